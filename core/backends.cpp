@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// core/backends.cpp - the devices that were compiled in. Adding one adds a line here.
+#include "core/runtime.h"
+
+namespace brigade {
+
+Runtime& cpu_runtime();
+
+Runtime& runtime(Device device) {
+  switch (device.type) {
+    case DeviceType::cpu: return cpu_runtime();
+    case DeviceType::cuda: break;
+  }
+  fail(str("runtime: this build has no ", device, " support; choose cpu"));
+}
+
+}  // namespace brigade

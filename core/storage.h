@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// core/storage.h - a range of bytes on a device with a version number. Read next: core/tensor.h.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "core/runtime.h"
+
+namespace brigade {
+
+/// A shared range of device memory.
+///
+/// A slice is a Storage of its own that keeps its parent alive: this is how parameters and gradients are views of
+/// flat bucket memory and still have separate versions (updating one bucket must not look like an in-place
+/// change of another).
+class Storage {
+ public:
+  Storage() = default;
+  Storage(Device device, std::int64_t bytes);
+
+  /// `bytes` starting at `offset` of this range, with a version of its own. Shares memory.
+  Storage slice(std::int64_t offset, std::int64_t bytes) const;
+
+  explicit operator bool() const { return block_ != nullptr; }
+  std::byte* data() const { return block_->data; }
+  std::int64_t bytes() const { return block_->bytes; }
+  Device device() const { return block_->device; }
+
+  /// Counts in-place changes; autograd compares it with the value at save time.
+  std::uint64_t version() const { return block_->version.load(std::memory_order_relaxed); }
+  void bump_version() const { block_->version.fetch_add(1, std::memory_order_relaxed); }
+
+  /// True if nobody else holds this range (its memory may be adopted without a copy).
+  bool unique() const { return block_.use_count() == 1; }
+  friend bool operator==(const Storage&, const Storage&) = default;
+
+ private:
+  struct Block {
+    std::byte* data = nullptr;
+    std::int64_t bytes = 0;
+    Device device;
+    std::atomic<std::uint64_t> version{0};
+    std::shared_ptr<Block> parent;  // Set for slices; only blocks without one own their memory.
+
+    Block() = default;
+    ~Block();
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+  };
+  std::shared_ptr<Block> block_;
+};
+
+}  // namespace brigade

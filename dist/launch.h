@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// dist/launch.h - turns a program into ranks: n threads of this process, or this process as one rank of an MPI job.
+// Read before: dist/process_group.h. The backends that were compiled in are listed in dist/backends.cpp.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dist/process_group.h"
+
+namespace brigade::dist {
+
+/// Where this process stands, read from the launcher's environment before MPI starts.
+struct LaunchEnvironment {
+  bool mpi = false;      ///< Started by mpirun / mpiexec / srun with a known PMI.
+  int rank = 0, size = 1;
+  int local_size = 1;    ///< Ranks on this host.
+};
+LaunchEnvironment launch_environment();
+
+struct LaunchOptions {
+  std::string backend = "auto";  ///< auto: mpi under mpirun, else threads.
+  int ranks = 1;                 ///< threads backend only.
+  std::string algorithm = "auto";  ///< all-reduce algorithm: auto (the backend's own), naive, ring, tree, halving_doubling.
+  GroupOptions group = {};
+};
+
+/// Names for `backend` and for `algorithm`, for --help and error messages.
+std::vector<std::string_view> backend_names();
+std::vector<std::string_view> algorithm_names();
+
+/// Runs `body(group)` on every rank that lives in this process and waits for all of them. Each rank's thread has
+/// set_num_threads(cores / local ranks) (at least 1). When a body throws, the group is aborted so that its peers end
+/// too, and the error that came first is rethrown (with "[rank r/n] " in front when there are several ranks).
+/// Returns normally only if every body did; the group is closed in order then.
+/// Throws Error for an unknown backend, a backend that is not compiled in, or ranks < 1.
+void run_ranks(const LaunchOptions& options, const std::function<void(ProcessGroup&)>& body);
+
+}  // namespace brigade::dist

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// dist/process_group.h - the only door through which ranks talk to each other: checks, a queue, and time stamps in
+// front of a Transport. Read before: dist/transport.h, dist/work.h. Read next: dist/grad_sync.h.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/transport.h"
+
+namespace brigade::dist {
+
+struct GroupOptions {
+  std::chrono::milliseconds timeout{120'000};  ///< How long Work::wait() waits for peers.
+  /// Before each collective the ranks compare {sequence, operation, dtype, count, root}; a mismatch becomes the
+  /// same CommError on all of them, naming both ranks' calls, instead of a hang or garbage.
+  bool check_calls = true;
+};
+
+/// What one rank calls, as compared between ranks and as named in errors.
+struct CallRecord {
+  std::int64_t sequence = 0;  ///< Counts the group's collectives from 0.
+  char operation[24] = {};    ///< "all_reduce"
+  DType dtype = DType::f32;
+  Reduce op = Reduce::sum;
+  std::int64_t count = 0;
+  std::int32_t root = -1;  ///< -1: none.
+  std::string text() const;  ///< "all_reduce(sum) f32 x 1023"
+};
+
+/// A fixed set of ranks.
+///
+/// Order    Every rank calls the same collectives in the same order. They run one after another, in that order, on
+///          the group's communication stream; the caller goes on at once and waits on the returned Work.
+/// Buffers  Contiguous, on the group's device; alive and untouched from the call until the Work is done. Results
+///          are written in place.
+/// Errors   Error for a local mistake, before any byte is sent. CommError (from Work::wait) when a peer is lost,
+///          calls something else, or the time-out passes.
+/// Label    Appears in errors and in the ledger: "bucket 2 (layer4.1.conv2.weight …)".
+class ProcessGroup {
+ public:
+  using Connect = std::function<std::unique_ptr<Transport>()>;
+  /// Runs `connect` on the new communication stream (for MPI, the one thread that ever calls it). Blocks.
+  explicit ProcessGroup(const Connect& connect, GroupOptions options = {});
+  ~ProcessGroup();  ///< Never communicates: see close(). Aborts if the group was not closed.
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  int rank() const { return rank_; }  ///< 0 <= rank() < size()
+  int size() const { return size_; }  ///< A group of one is legal: collectives are the identity.
+  std::string_view backend() const { return backend_; }
+  const GroupOptions& options() const { return options_; }
+
+  [[nodiscard]] Work broadcast(Tensor t, int root, std::string label = {});
+  /// Replaces t (any shape) by its elementwise reduction over ranks. A ring sends 2 (p-1)/p * bytes per rank.
+  [[nodiscard]] Work all_reduce(Tensor t, Reduce op, std::string label = {});
+  [[nodiscard]] Work reduce(Tensor t, Reduce op, int root, std::string label = {});
+  [[nodiscard]] Work reduce_scatter(Tensor t, Tensor out, Reduce op, std::string label = {});
+  [[nodiscard]] Work all_gather(Tensor t, Tensor out, std::string label = {});
+  [[nodiscard]] Work gather(Tensor t, Tensor out, int root, std::string label = {});
+  [[nodiscard]] Work scatter(Tensor t, Tensor out, int root, std::string label = {});
+  [[nodiscard]] Work all_to_all(Tensor t, Tensor out, std::string label = {});
+  [[nodiscard]] Work barrier(std::string label = {});
+  /// Not collective, not numbered.
+  [[nodiscard]] Work send(Tensor t, int to);
+  [[nodiscard]] Work recv(Tensor t, int from);
+
+  /// Every rank's `text`, in rank order. Blocks. For start-up checks, not for the hot path.
+  std::vector<std::string> all_gather_text(const std::string& text);
+
+  /// Ends the group in order on all ranks. Blocks; throws CommError. No call may follow.
+  void close();
+  /// Ends the group for everyone at once, from any thread.
+  void abort(const std::string& reason) noexcept;
+
+ private:
+  struct Call;
+  Work enqueue(const char* operation, const Tensor& shown, Reduce op, int root, std::string label,
+               std::function<void(Transport&)> run);
+  Work enqueue_unchecked(std::string what, std::function<void(Transport&)> run);
+  void compare_calls(const CallRecord& mine, const std::string& label);
+  void check_tensor(const char* operation, const Tensor& t) const;
+  void check_root(const char* operation, int root) const;
+
+  GroupOptions options_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Stream> stream_;
+  int rank_ = 0, size_ = 1;
+  std::string backend_;
+  std::int64_t next_sequence_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace brigade::dist

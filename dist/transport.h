@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// dist/transport.h - how bytes move between ranks: one implementation per backend (threads, mpi, later nccl), and
+// decorators (algorithms/, emulated/). Blocking and unchecked: dist/process_group.h queues, checks and times.
+// Read before: core/tensor.h. Read next: dist/process_group.h.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+#include "dist/work.h"
+
+namespace brigade::dist {
+
+enum class Reduce : std::uint8_t { sum, mean, min, max, prod };
+std::string_view name(Reduce op);
+
+/// A fixed set of ranks, as seen by one of them.
+///
+/// Threads  Every call comes from the one thread of the group's communication stream.
+/// Order    Every rank makes the same collective calls in the same order.
+/// Tensors  Dense, on the transport's device, same dtype and numel() on every rank unless said otherwise; any numel(),
+///          0 included. 16-bit floats are summed in f32 and rounded once. All ranks get bit-identical results.
+/// Errors   CommError when a peer is lost or a peer's message does not fit.
+class Transport {
+ public:
+  virtual ~Transport() = default;  ///< Never communicates.
+
+  virtual int rank() const = 0;  ///< 0 <= rank() < size()
+  virtual int size() const = 0;
+  virtual std::string_view name() const = 0;  ///< "threads", "mpi", …
+
+  // Point to point: what algorithms/ are built from. Messages between a pair keep their order.
+  virtual void send(const Tensor& t, int to) = 0;  ///< May block until received.
+  virtual void recv(Tensor& t, int from) = 0;      ///< CommError if the message differs in dtype or size.
+  /// Both at once, without deadlock in any pattern; `to` and `from` may differ.
+  virtual void send_recv(const Tensor& sent, int to, Tensor& received, int from) = 0;
+
+  virtual void broadcast(Tensor& t, int root) = 0;
+  virtual void all_reduce(Tensor& t, Reduce op) = 0;
+  virtual void reduce(Tensor& t, Reduce op, int root) = 0;  ///< Result on root; elsewhere t is unchanged.
+  /// t [size * n] is reduced; `out` [n] gets this rank's slice. t is unchanged.
+  virtual void reduce_scatter(const Tensor& t, Tensor& out, Reduce op) = 0;
+  /// out [size * n] gets every rank's t [n], in rank order.
+  virtual void all_gather(const Tensor& t, Tensor& out) = 0;
+  virtual void gather(const Tensor& t, Tensor& out, int root) = 0;   ///< `out` is used on root only.
+  virtual void scatter(const Tensor& t, Tensor& out, int root) = 0;  ///< `t` is used on root only.
+  /// out[j * n ..] gets rank j's t[rank * n ..].
+  virtual void all_to_all(const Tensor& t, Tensor& out) = 0;
+  virtual void barrier() = 0;
+
+  /// Ends the group for everyone: blocked and later calls of all ranks throw CommError with `reason`, as far as the backend can
+  /// reach them. The one call that may come from any thread.
+  virtual void abort(const std::string& reason) noexcept = 0;
+  /// Ordered end: all ranks arrive here before any leaves. No call may follow.
+  virtual void close() = 0;
+};
+
+}  // namespace brigade::dist

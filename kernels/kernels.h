@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// kernels/kernels.h - the kernel table: stateless maths on tensors, one table of function pointers a device.
+// Every slot trusts its arguments: kernels/ops.h checks, allocates, and is what the rest of the code calls.
+// A table is filled with designated initializers, so that a forgotten slot does not compile.
+// Read before: core/tensor.h. Read next: kernels/ops.h.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace brigade {
+
+/// y = f(x). `leaky`-style constants are not needed by any model here; a constant goes through Binary with a scalar.
+enum class Unary : std::uint8_t { neg, abs, exp, log, sqrt, rsqrt, tanh, sigmoid, relu, gelu, logical_not };
+
+/// y = f(a, b). Comparisons write bool. The *_grad rows are derivatives: first the incoming gradient, then the
+/// value named (relu, sigmoid, tanh, sqrt, exp: the output y; gelu, log, abs: the input x).
+enum class Binary : std::uint8_t {
+  add, sub, mul, div, min, max, pow,
+  eq, ne, lt, le, gt, ge,
+  relu_grad, sigmoid_grad, tanh_grad, gelu_grad,
+};
+
+enum class Reduction : std::uint8_t { sum, mean, max, min, prod };
+
+/// Geometry shared by convolution and pooling; index 0 is height, 1 is width.
+struct Window {
+  std::int64_t kernel[2] = {1, 1};
+  std::int64_t stride[2] = {1, 1};
+  std::int64_t padding[2] = {0, 0};
+  std::int64_t dilation[2] = {1, 1};
+  std::int64_t groups = 1;  ///< Convolution only.
+
+  /// floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1 for dim 0 (height) or 1 (width).
+  std::int64_t out_size(int dim, std::int64_t in) const {
+    return (in + 2 * padding[dim] - dilation[dim] * (kernel[dim] - 1) - 1) / stride[dim] + 1;
+  }
+};
+
+/// The learning-rate independent constants of one optimizer step; see nn/optim for the formulas.
+struct SgdConstants {
+  float lr, momentum, dampening, weight_decay;
+  bool nesterov, first_step;
+};
+struct AdamwConstants {
+  float lr, beta1, beta2, epsilon, weight_decay;
+  float bias_correction1, bias_correction2;  ///< 1 - beta^t
+};
+
+/// Notation: N batch, C channels, H W spatial; `w` is a weight, `d…` the gradient of the loss by "…".
+/// Activations may be f32, f64, bf16 or f16; parameters and statistics are f32 (f64 beside f64 activations).
+/// A gradient of a parameter is written in the parameter's dtype. Outputs are allocated by the caller and
+/// overwritten. 4-D activations may be contiguous or channels_last, and outputs have the format they were given.
+struct KernelTable {
+  // Elementwise; any strides. Inputs are already expanded to out's shape.
+  void (*fill)(Tensor& out, double value);
+  void (*copy)(const Tensor& x, Tensor& out);  ///< Casts between any two dtypes.
+  void (*unary)(Unary op, const Tensor& x, Tensor& out);
+  void (*binary)(Binary op, const Tensor& a, const Tensor& b, Tensor& out);
+  void (*binary_scalar)(Binary op, const Tensor& a, double b, Tensor& out);
+  void (*where)(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& out);
+  /// y = (x[i] of sequence (seed, stream)) scaled: uniform in [low, high) or normal(mean, std). Dense `out`;
+  /// element i in logical row-major order is uniform_at / normal_at (core/rng.h), whatever the strides.
+  void (*random_uniform)(std::uint64_t seed, std::uint64_t stream, double low, double high, Tensor& out);
+  void (*random_normal)(std::uint64_t seed, std::uint64_t stream, double mean, double std, Tensor& out);
+  /// y = x * keep(i) / (1 - p), where keep(i) = uniform_at(seed, stream, i) >= p. Its own derivative in x.
+  void (*dropout)(std::uint64_t seed, std::uint64_t stream, double p, const Tensor& x, Tensor& out);
+
+  // Reductions. `out` has x's dims with size 1 where reduced. 16-bit inputs accumulate in f32.
+  void (*reduce)(Reduction op, const Tensor& x, Tensor& out);
+  void (*argmax)(const Tensor& x, int dim, Tensor& out);  ///< i64, first of equals; out has size 1 at dim.
+  /// Sum of squares in double; fixed order, so the same for any number of threads.
+  double (*sum_of_squares)(const Tensor& x);
+
+  // Matrix product. a [.., M, K], b [.., K, N], out [.., M, N]; equal batch dims (expanded), any strides.
+  // beta 0 overwrites, beta 1 adds to out.
+  void (*matmul)(const Tensor& a, const Tensor& b, double beta, Tensor& out);
+  /// y = x wᵀ + bias: x [R, I], w [O, I] in the parameter dtype, bias [O] or undefined, y [R, O].
+  void (*linear)(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out);
+  void (*linear_grad_input)(const Tensor& dy, const Tensor& w, Tensor& dx);
+  void (*linear_grad_weight)(const Tensor& dy, const Tensor& x, Tensor& dw);  ///< dw in the parameter dtype.
+
+  // Convolution: x [N, C, H, W], w [O, C / groups, kH, kW] contiguous (OIHW), bias [O] or undefined.
+  void (*conv2d)(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
+  void (*conv2d_grad_input)(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
+  void (*conv2d_grad_weight)(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
+  /// Sum over every dim but 1 (channels) of dy, or over rows of a 2-D dy: the gradient of a bias [C].
+  void (*bias_grad)(const Tensor& dy, Tensor& db);
+
+  // Pooling. `index` i64 [N, C, oH, oW]: h * W + w of each maximum (first of equals).
+  void (*max_pool2d)(const Tensor& x, const Window& window, Tensor& out, Tensor& index);
+  void (*max_pool2d_grad)(const Tensor& dy, const Tensor& index, Tensor& dx);
+  void (*avg_pool2d)(const Tensor& x, const Window& window, Tensor& out);  ///< Padding counts as zeros.
+  void (*avg_pool2d_grad)(const Tensor& dy, const Window& window, Tensor& dx);
+  /// Window of output i: [floor(i H / oH), ceil((i + 1) H / oH)), as in PyTorch.
+  void (*adaptive_avg_pool2d)(const Tensor& x, Tensor& out);
+  void (*adaptive_avg_pool2d_grad)(const Tensor& dy, Tensor& dx);
+
+  // Normalisation. Batch norm of x [N, C, H, W] or [N, C] over all dims but 1; mean, invstd [C] are statistics
+  // of the batch (biased variance), saved for backward. running_var tracks the unbiased variance.
+  void (*batch_norm_train)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum, double epsilon,
+                           Tensor& running_mean, Tensor& running_var, Tensor& out, Tensor& mean, Tensor& invstd);
+  void (*batch_norm_eval)(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+                          const Tensor& running_var, double epsilon, Tensor& out);
+  void (*batch_norm_grad)(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                          const Tensor& invstd, Tensor& dx, Tensor& dgamma, Tensor& dbeta);
+  /// Layer norm over the last dim, x [.., D]; mean, invstd [rows].
+  void (*layer_norm)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& out,
+                     Tensor& mean, Tensor& invstd);
+  void (*layer_norm_grad)(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                          const Tensor& invstd, Tensor& dx, Tensor& dgamma, Tensor& dbeta);
+
+  // Classification. Softmax over the last dim; contiguous tensors.
+  void (*softmax)(const Tensor& x, Tensor& out);
+  void (*log_softmax)(const Tensor& x, Tensor& out);
+  void (*softmax_grad)(const Tensor& dy, const Tensor& y, Tensor& dx);
+  void (*log_softmax_grad)(const Tensor& dy, const Tensor& y, Tensor& dx);
+  /// Mean loss over the rows whose label is not ignore_index (loss: one f32 or f64 element); `log_probs` [R, C] is
+  /// kept for the gradient. Smoothed target: (1 - s) one_hot + s / C. Labels i64 [R] are in range or ignored.
+  void (*cross_entropy)(const Tensor& logits, const Tensor& labels, double smoothing, std::int64_t ignore_index,
+                        Tensor& loss, Tensor& log_probs);
+  void (*cross_entropy_grad)(double dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
+                             std::int64_t ignore_index, Tensor& dlogits);
+
+  // Embedding: w [V, D], ids i64 [..], out [.., D]. The gradient adds rows of equal id.
+  void (*embedding)(const Tensor& w, const Tensor& ids, Tensor& out);
+  void (*embedding_grad)(const Tensor& dy, const Tensor& ids, Tensor& dw);
+  /// First flat position of `ids` whose value lies outside [0, limit) and is not `allowed`, or -1.
+  std::int64_t (*find_out_of_range)(const Tensor& ids, std::int64_t limit, std::int64_t allowed);
+
+  // Optimizers: one pass over flat memory (1-D, contiguous, equal sizes); formulas in nn/optim/*.h.
+  void (*sgd)(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& param);
+  void (*adamw)(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Tensor& param);
+  void (*lerp)(const Tensor& target, double weight, Tensor& average);  ///< average += weight (target - average)
+};
+
+/// The table of `device`. Throws Error if it is not compiled in.
+const KernelTable& kernels(Device device);
+
+/// The naive loops of every slot, for tests and for reading: kernels/reference. CPU tensors only.
+const KernelTable& reference_kernels();
+
+}  // namespace brigade

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// kernels/ops.h - checked, allocating functions over the kernel table: what autograd, nn and dist call.
+// Every function throws Error before any work when shapes or dtypes do not fit. Names, shapes and formulas of the
+// structured ones are documented at their slot in kernels/kernels.h. Read next: autograd/ops/*.h.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/rng.h"
+#include "kernels/kernels.h"
+
+namespace brigade::ops {
+
+// ---- Construction and copies -----------------------------------------------------------------------------------
+Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
+Tensor arange(std::int64_t count, DType dtype = DType::i64);
+/// Uniform in [low, high) / normal, drawn from `generator`'s next stream.
+Tensor rand(const Shape& shape, Generator& generator, double low = 0, double high = 1, DType dtype = DType::f32);
+Tensor randn(const Shape& shape, Generator& generator, double mean = 0, double std = 1, DType dtype = DType::f32);
+void fill_(Tensor& out, double value);
+void uniform_(Tensor& out, Generator& generator, double low, double high);
+void normal_(Tensor& out, Generator& generator, double mean, double std);
+/// Copies (and casts) values of equal shape into `out`, whatever the strides.
+void copy_(Tensor& out, const Tensor& x);
+/// A dense copy in `format`.
+Tensor clone(const Tensor& x, MemoryFormat format = MemoryFormat::contiguous);
+/// `x` itself if it is dense in `format`, else a dense copy.
+Tensor contiguous(const Tensor& x, MemoryFormat format = MemoryFormat::contiguous);
+/// `x` itself if it has `dtype`, else a converted copy in x's memory format.
+Tensor cast(const Tensor& x, DType dtype);
+/// A view where strides allow it, else a copy.
+Tensor reshape(const Tensor& x, const Shape& shape);
+/// Dense uninitialised tensor with x's shape, dtype, device and memory format.
+Tensor empty_like(const Tensor& x);
+Tensor concat(std::span<const Tensor> xs, std::int64_t dim);
+Tensor stack(std::span<const Tensor> xs, std::int64_t dim);
+/// Adds before[i] / after[i] elements of `value` on both sides of dim i.
+Tensor pad(const Tensor& x, const Dims& before, const Dims& after, double value = 0);
+
+// ---- Elementwise (broadcasting; equal dtypes) ------------------------------------------------------------------
+Tensor unary(Unary op, const Tensor& x);
+Tensor binary(Binary op, const Tensor& a, const Tensor& b);
+Tensor binary(Binary op, const Tensor& a, double b);
+/// out = op(out, b), in place; b broadcasts to out.
+void binary_(Binary op, Tensor& out, const Tensor& b);
+void binary_(Binary op, Tensor& out, double b);
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+Tensor dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream);
+
+inline Tensor add(const Tensor& a, const Tensor& b) { return binary(Binary::add, a, b); }
+inline Tensor sub(const Tensor& a, const Tensor& b) { return binary(Binary::sub, a, b); }
+inline Tensor mul(const Tensor& a, const Tensor& b) { return binary(Binary::mul, a, b); }
+inline Tensor div(const Tensor& a, const Tensor& b) { return binary(Binary::div, a, b); }
+inline Tensor mul(const Tensor& a, double b) { return binary(Binary::mul, a, b); }
+inline void add_(Tensor& out, const Tensor& b) { binary_(Binary::add, out, b); }
+inline void mul_(Tensor& out, double b) { binary_(Binary::mul, out, b); }
+
+// ---- Reductions ------------------------------------------------------------------------------------------------
+enum class KeepDims : bool { no, yes };
+/// Over `dims`; an empty list means all.
+Tensor reduce(Reduction op, const Tensor& x, const Dims& dims = {}, KeepDims keep = KeepDims::no);
+Tensor argmax(const Tensor& x, std::int64_t dim, KeepDims keep = KeepDims::no);
+/// Sums a gradient of a broadcast result back to the shape of one operand.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+double sum_of_squares(const Tensor& x);
+
+// ---- Matrix products -------------------------------------------------------------------------------------------
+/// [.., M, K] x [.., K, N] with broadcasting batch dims.
+Tensor matmul(const Tensor& a, const Tensor& b);
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias);  ///< x [.., I]
+Tensor linear_grad_input(const Tensor& dy, const Tensor& w);
+void linear_grad_weight(const Tensor& dy, const Tensor& x, Tensor& dw);
+void bias_grad(const Tensor& dy, Tensor& db);
+
+// ---- Convolution, pooling (results have x's memory format) -----------------------------------------------------
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window);
+Tensor conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);
+void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
+struct MaxPooled {
+  Tensor out, index;
+};
+MaxPooled max_pool2d(const Tensor& x, const Window& window);
+Tensor max_pool2d_grad(const Tensor& dy, const Tensor& index, const Shape& x_shape);
+Tensor avg_pool2d(const Tensor& x, const Window& window);
+Tensor avg_pool2d_grad(const Tensor& dy, const Window& window, const Shape& x_shape);
+Tensor adaptive_avg_pool2d(const Tensor& x, std::int64_t out_h, std::int64_t out_w);
+Tensor adaptive_avg_pool2d_grad(const Tensor& dy, const Shape& x_shape);
+
+// ---- Normalisation ---------------------------------------------------------------------------------------------
+struct Normalized {
+  Tensor out, mean, invstd;
+};
+/// Updates running_mean and running_var (may both be undefined: not tracked).
+Normalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
+                            double epsilon, Tensor& running_mean, Tensor& running_var);
+Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+                       const Tensor& running_var, double epsilon);
+Normalized layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon);
+/// Return dx; write dgamma and dbeta.
+Tensor batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                       const Tensor& invstd, Tensor& dgamma, Tensor& dbeta);
+Tensor layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                       const Tensor& invstd, Tensor& dgamma, Tensor& dbeta);
+
+// ---- Classification, embedding ---------------------------------------------------------------------------------
+Tensor softmax(const Tensor& x);
+Tensor log_softmax(const Tensor& x);
+Tensor softmax_grad(const Tensor& dy, const Tensor& y);
+Tensor log_softmax_grad(const Tensor& dy, const Tensor& y);
+struct CrossEntropy {
+  Tensor loss, log_probs;
+};
+/// Throws Error naming sample, label and class count if a label is outside [0, C) and not ignore_index.
+CrossEntropy cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing = 0,
+                           std::int64_t ignore_index = -100);
+/// `like` is the logits tensor: its dtype is the gradient's.
+Tensor cross_entropy_grad(double dloss, const CrossEntropy& forward, const Tensor& labels, double smoothing,
+                          std::int64_t ignore_index, DType dtype);
+Tensor embedding(const Tensor& w, const Tensor& ids);
+void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw);
+
+}  // namespace brigade::ops

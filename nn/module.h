@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// nn/module.h - the base of layers and models: named parameters, buffers and children.
+// Read before: autograd/variable.h. Read next: nn/linear.h, nn/state_dict.h.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/variable.h"
+
+namespace brigade::nn {
+
+struct NamedParameter {
+  std::string name;  ///< "layer1.0.conv1.weight": PyTorch's dotted path.
+  Variable variable;
+};
+struct NamedBuffer {
+  std::string name;
+  Tensor tensor;  ///< Shares memory with the module's: writing changes the module.
+};
+
+/// A function with parameters. Children are members of the derived class, registered by name in its constructor; a
+/// module is therefore neither copied nor moved.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  virtual Variable forward(const Variable& x) = 0;
+  Variable operator()(const Variable& x) { return forward(x); }
+
+  /// Depth first, in order of registration (own before children's, as in PyTorch). A parameter shared by two modules appears
+  /// once, under its first name.
+  std::vector<NamedParameter> named_parameters() const;
+  /// The same walk with every name a shared parameter has.
+  std::vector<NamedParameter> named_parameters_with_aliases() const;
+  std::vector<Variable> parameters() const;
+  std::vector<NamedBuffer> named_buffers() const;
+
+  /// Switches batch norm and dropout, here and in all children.
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool training() const { return training_; }
+
+  void zero_grad();
+
+ protected:
+  Variable& register_parameter(std::string name, Variable parameter);
+  void register_buffer(std::string name, Tensor buffer);
+  void register_module(std::string name, Module& child);
+
+ private:
+  template <class Visit>
+  void walk(const std::string& prefix, const Visit& visit) const;
+
+  std::vector<NamedParameter> parameters_;
+  std::vector<NamedBuffer> buffers_;
+  std::vector<std::pair<std::string, Module*>> children_;
+  bool training_ = true;
+};
+
+}  // namespace brigade::nn

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// nn/optim/flat_parameters.h - the memory of a model's parameters: one flat run of values, one of gradients.
+//
+// Parameters lie one after another in a chosen *order* (usually the reverse of registration: the order in which
+// backward finishes them), each on a 64-byte boundary; a parameter's value and gradient are views. A bucket is then
+// nothing but a range of positions, and cutting buckets anew moves no memory. Optimizers and EMA keep
+// their state in memory of the same layout.
+// Read before: nn/module.h. Read next: nn/optim/optimizer.h, dist/bucket_plan.h.
+#pragma once
+
+#include <vector>
+
+#include "nn/module.h"
+
+namespace brigade::optim {
+
+/// Positions [begin, end) of the flat order.
+struct Range {
+  int begin = 0, end = 0;
+  int count() const { return end - begin; }
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+/// Memory with the layout of a FlatParameters: an optimizer's momentum, an average.
+class FlatBuffer;
+
+class FlatParameters {
+ public:
+  /// Moves values into flat memory and binds gradients. Frozen parameters (requires_grad false) are left alone and
+  /// have no position. `order` lists indices into `parameters` (all trainable ones, each once); empty: the reverse.
+  /// Throws Error on duplicates, non-floating dtypes or an order that is not a permutation.
+  explicit FlatParameters(std::vector<nn::NamedParameter> parameters, std::vector<int> order = {});
+
+  int count() const { return static_cast<int>(entries_.size()); }
+  Range all() const { return {0, count()}; }
+  /// By position in the flat order.
+  const nn::NamedParameter& at(int position) const { return entries_[static_cast<std::size_t>(position)].parameter; }
+  /// The index that the parameter had in the constructor's list.
+  int index_at(int position) const { return entries_[static_cast<std::size_t>(position)].index; }
+  /// Position of a variable; -1 if it is not one of ours.
+  int position_of(const Variable& variable) const;
+
+  /// Bytes of a range, with alignment gaps (which are zero and stay so under every operation).
+  std::int64_t bytes(Range range) const;
+  /// The dtype of a range; Error if it mixes several.
+  DType dtype(Range range) const;
+
+  /// Flat 1-D views [bytes / item size] over a range of one dtype.
+  Tensor values(Range range) const;
+  Tensor gradients(Range range) const;
+
+  /// New zeroed memory with this layout.
+  FlatBuffer make_buffer() const;
+
+  void zero_grad();
+  /// Writes zeros into the gradients of `range` that hold none (unused parameters), so that they can be reduced.
+  void clear_absent(Range range);
+
+  /// Maximal sub-ranges of `range` of one dtype, whose gradient is present and for which `key(position)` is equal.
+  template <class Key, class Visit>
+  void for_each_run(Range range, const Key& key, const Visit& visit) const;
+
+ private:
+  friend class FlatBuffer;
+  struct Entry {
+    nn::NamedParameter parameter;
+    int index = 0;
+    std::int64_t offset = 0;  // Bytes from the start of the flat memory.
+  };
+  Tensor view(const Storage& storage, Range range) const;
+  std::int64_t offset(int position) const;
+
+  std::vector<Entry> entries_;
+  std::int64_t total_bytes_ = 0;
+  Storage values_, gradients_;
+};
+
+class FlatBuffer {
+ public:
+  FlatBuffer() = default;
+  /// Flat view over the same range as FlatParameters::values(range).
+  Tensor view(const FlatParameters& layout, Range range) const { return layout.view(storage_, range); }
+  /// View in the shape of one parameter.
+  Tensor at(const FlatParameters& layout, int position) const;
+
+ private:
+  friend class FlatParameters;
+  explicit FlatBuffer(Storage storage) : storage_(std::move(storage)) {}
+  Storage storage_;
+};
+
+template <class Key, class Visit>
+void FlatParameters::for_each_run(Range range, const Key& key, const Visit& visit) const {
+  for (int i = range.begin; i < range.end;) {
+    if (!at(i).variable.grad().defined()) {
+      ++i;
+      continue;
+    }
+    int end = i + 1;
+    while (end < range.end && at(end).variable.grad().defined() &&
+           at(end).variable.dtype() == at(i).variable.dtype() && key(end) == key(i))
+      ++end;
+    visit(Range{i, end});
+    i = end;
+  }
+}
+
+}  // namespace brigade::optim

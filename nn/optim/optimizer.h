@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// nn/optim/optimizer.h - the base of optimizers: one fused pass over a range of flat memory.
+// Read before: nn/optim/flat_parameters.h. Read next: nn/optim/sgd.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/safetensors.h"
+#include "nn/optim/flat_parameters.h"
+
+namespace brigade::optim {
+
+/// Which parameters weight decay covers. norm and bias parameters are those with fewer than two dims.
+enum class DecayOn : std::uint8_t { all, matrices };
+
+/// Updates parameters from their gradients. Parameters without a gradient are left untouched, values and state.
+///
+/// A step is begin_step() once, then update(range) for ranges that cover all positions once, in any order and at
+/// any time (a bucket updates as soon as its reduction is done); step() does both. Element by element the result does not
+/// depend on the cut.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  void step() {
+    begin_step();
+    update(parameters_->all());
+  }
+  virtual void begin_step() { ++steps_; }
+  virtual void update(Range range) = 0;
+
+  double lr() const { return lr_; }
+  void set_lr(double lr) { lr_ = lr; }
+  std::int64_t steps() const { return steps_; }
+  FlatParameters& parameters() { return *parameters_; }
+
+  /// State by parameter name ("momentum.layer1.0.conv1.weight"), sharing memory, in order of registration.
+  virtual NamedTensors state() = 0;
+  void set_steps(std::int64_t steps) { steps_ = steps; }  ///< For resuming.
+
+ protected:
+  /// `parameters` must outlive the optimizer.
+  Optimizer(FlatParameters& parameters, double lr, DecayOn decay) : parameters_(&parameters), lr_(lr), decay_(decay) {}
+  bool decays(int position) const;
+  NamedTensors named_state(const std::string& kind, const FlatBuffer& buffer) const;
+
+  FlatParameters* parameters_;
+  double lr_;
+  DecayOn decay_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace brigade::optim
