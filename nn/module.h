@@ -20,8 +20,8 @@ struct NamedBuffer {
   Tensor tensor;  ///< Shares memory with the module's: writing changes the module.
 };
 
-/// A function with parameters. Children are members of the derived class, registered by name in its constructor; a
-/// module is therefore neither copied nor moved.
+/// A function with parameters. Children are members of the derived class, registered by name in its
+/// constructor; a module is therefore neither copied nor moved.
 class Module {
  public:
   Module() = default;
@@ -32,13 +32,15 @@ class Module {
   virtual Variable forward(const Variable& x) = 0;
   Variable operator()(const Variable& x) { return forward(x); }
 
-  /// Depth first, in order of registration (own before children's, as in PyTorch). A parameter shared by two modules appears
-  /// once, under its first name.
+  /// Depth first, in order of registration (own before children's, as in PyTorch). A parameter shared by two
+  /// modules appears once, under its first name.
   std::vector<NamedParameter> named_parameters() const;
   /// The same walk with every name a shared parameter has.
   std::vector<NamedParameter> named_parameters_with_aliases() const;
   std::vector<Variable> parameters() const;
   std::vector<NamedBuffer> named_buffers() const;
+  /// Values of parameters and buffers under every name they have, module by module: what state_dict() holds.
+  std::vector<NamedBuffer> named_tensors() const;
 
   /// Switches batch norm and dropout, here and in all children.
   void train(bool on = true);
@@ -48,8 +50,11 @@ class Module {
   void zero_grad();
 
  protected:
-  Variable& register_parameter(std::string name, Variable parameter);
+  /// Returns `parameter`, so that a constructor can initialise its member with the call. Names have no dots
+  /// and are unique within a module (Error).
+  Variable register_parameter(std::string name, Variable parameter);
   void register_buffer(std::string name, Tensor buffer);
+  /// `child` is a member of the derived class (or owned by it) and lives as long as this module.
   void register_module(std::string name, Module& child);
 
  private:

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // nn/optim/flat_parameters.h - the memory of a model's parameters: one flat run of values, one of gradients.
 //
-// Parameters lie one after another in a chosen *order* (usually the reverse of registration: the order in which
-// backward finishes them), each on a 64-byte boundary; a parameter's value and gradient are views. A bucket is then
-// nothing but a range of positions, and cutting buckets anew moves no memory. Optimizers and EMA keep
-// their state in memory of the same layout.
+// Parameters lie one after another in a chosen *order* (usually the reverse of registration: the order in
+// which backward finishes them), each on a 64-byte boundary; a parameter's value and gradient are views.
+// A bucket is then nothing but a range of positions, and cutting buckets anew moves no memory. Optimizers
+// and EMA keep their state in memory of the same layout.
+//
 // Read before: nn/module.h. Read next: nn/optim/optimizer.h, dist/bucket_plan.h.
 #pragma once
 
@@ -26,15 +27,18 @@ class FlatBuffer;
 
 class FlatParameters {
  public:
-  /// Moves values into flat memory and binds gradients. Frozen parameters (requires_grad false) are left alone and
-  /// have no position. `order` lists indices into `parameters` (all trainable ones, each once); empty: the reverse.
-  /// Throws Error on duplicates, non-floating dtypes or an order that is not a permutation.
+  /// Moves values into flat memory and binds gradients. Frozen parameters (requires_grad false) are left
+  /// alone and have no position. `order` lists indices into `parameters` (all trainable ones, each once);
+  /// empty: the reverse. Throws Error on duplicates, non-floating dtypes or an order that is not a
+  /// permutation.
   explicit FlatParameters(std::vector<nn::NamedParameter> parameters, std::vector<int> order = {});
 
   int count() const { return static_cast<int>(entries_.size()); }
   Range all() const { return {0, count()}; }
   /// By position in the flat order.
-  const nn::NamedParameter& at(int position) const { return entries_[static_cast<std::size_t>(position)].parameter; }
+  const nn::NamedParameter& at(int position) const {
+    return entries_[static_cast<std::size_t>(position)].parameter;
+  }
   /// The index that the parameter had in the constructor's list.
   int index_at(int position) const { return entries_[static_cast<std::size_t>(position)].index; }
   /// Position of a variable; -1 if it is not one of ours.
@@ -53,10 +57,12 @@ class FlatParameters {
   FlatBuffer make_buffer() const;
 
   void zero_grad();
-  /// Writes zeros into the gradients of `range` that hold none (unused parameters), so that they can be reduced.
+  /// Writes zeros into the gradients of `range` that hold none (unused parameters), so that they can be
+  /// reduced.
   void clear_absent(Range range);
 
-  /// Maximal sub-ranges of `range` of one dtype, whose gradient is present and for which `key(position)` is equal.
+  /// Maximal sub-ranges of `range` of one dtype, whose gradient is present and for which `key(position)` is
+  /// equal.
   template <class Key, class Visit>
   void for_each_run(Range range, const Key& key, const Visit& visit) const;
 

@@ -16,11 +16,12 @@ namespace brigade::optim {
 /// Which parameters weight decay covers. norm and bias parameters are those with fewer than two dims.
 enum class DecayOn : std::uint8_t { all, matrices };
 
-/// Updates parameters from their gradients. Parameters without a gradient are left untouched, values and state.
+/// Updates parameters from their gradients. Parameters without a gradient are left untouched, values and
+/// state.
 ///
-/// A step is begin_step() once, then update(range) for ranges that cover all positions once, in any order and at
-/// any time (a bucket updates as soon as its reduction is done); step() does both. Element by element the result does not
-/// depend on the cut.
+/// A step is begin_step() once, then update(range) for ranges that cover all positions once, in any order and
+/// at any time (a bucket updates as soon as its reduction is done); step() does both. Element by element the
+/// result does not depend on the cut.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -43,8 +44,11 @@ class Optimizer {
 
  protected:
   /// `parameters` must outlive the optimizer.
-  Optimizer(FlatParameters& parameters, double lr, DecayOn decay) : parameters_(&parameters), lr_(lr), decay_(decay) {}
+  Optimizer(FlatParameters& parameters, double lr, DecayOn decay);
   bool decays(int position) const;
+  /// Bumps the versions of the parameters in `range`: a flat view has its own, and a backward through a graph
+  /// that saved an older value must notice.
+  void mark_updated(Range range) const;
   NamedTensors named_state(const std::string& kind, const FlatBuffer& buffer) const;
 
   FlatParameters* parameters_;
