@@ -11,8 +11,8 @@
 namespace brigade {
 
 struct GradCheckOptions {
-  double step = 1e-6;        ///< Of the central difference (in f64).
-  double tolerance = 1e-6;   ///< Allowed |analytic - numeric| / max(1, |numeric|).
+  double step = 1e-6;       ///< Of the central difference (in f64).
+  double tolerance = 1e-6;  ///< Allowed |analytic - numeric| / max(1, |numeric|).
 };
 
 struct GradCheckResult {
@@ -21,8 +21,9 @@ struct GradCheckResult {
   std::string message;  ///< Which element of which input differs most, with both numbers.
 };
 
-/// Checks d sum(function(inputs) * r) / d inputs for a fixed random r. Inputs are f64 leaves (Error otherwise); those that
-/// require a gradient are checked, element by element, and restored. `function` must be deterministic.
+/// Checks d sum(function(inputs) * r) / d inputs for a fixed random r. Inputs are f64 leaves (Error
+/// otherwise); those that require a gradient are checked, element by element, and restored. `function` must
+/// be deterministic.
 GradCheckResult grad_check(const std::function<Variable(const std::vector<Variable>&)>& function,
                            std::vector<Variable> inputs, const GradCheckOptions& options = {});
 

@@ -14,8 +14,8 @@ class HookHandle {
  public:
   HookHandle() = default;
   explicit HookHandle(std::weak_ptr<bool> alive) : alive_(std::move(alive)) {}
-  /// Safe at any time, also while hooks of the same list fire (a removed hook does not fire again, not even later
-  /// in the same round), and after the tensor is gone.
+  /// Safe at any time, also while hooks of the same list fire (a removed hook does not fire again, not even
+  /// later in the same round), and after the tensor is gone.
   void remove() {
     if (auto alive = alive_.lock()) *alive = false;
   }
@@ -26,8 +26,8 @@ class HookHandle {
 
 /// Hooks in order of registration.
 ///
-/// Invariant: fire() calls each hook that was registered when it began and has not been removed since, once and
-/// in order. Hooks added meanwhile wait for the next round. Not thread-safe: one thread runs a backward.
+/// Invariant: fire() calls each hook that was registered when it began and has not been removed since, once
+/// and in order. Hooks added meanwhile wait for the next round. Not thread-safe: one thread runs a backward.
 template <class Signature>
 class HookList {
  public:
@@ -39,8 +39,8 @@ class HookList {
 
   bool empty() const { return hooks_.empty(); }
 
-  /// Calls `visit(function)` for each live hook. Works on a copy of the list (of shared pointers), so that the
-  /// list, and the hook itself, may go away under it.
+  /// Calls `visit(function)` for each live hook. Works on a copy of the list (of shared pointers), so that
+  /// the list, and the hook itself, may go away under it.
   template <class Visit>
   void fire(Visit&& visit) {
     const auto round = hooks_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // autograd/node.h - the graph: what an operation leaves behind for backward, and how an operation is written.
 //
-// An operation is one function: it computes the value and records a closure that turns the gradient of its result
-// into gradients of its inputs. This is all of relu:
+// An operation is one function: it computes the value and records a closure that turns the gradient of its
+// result into gradients of its inputs. This is all of relu:
 //
 //   Variable relu(const Variable& x) {
 //     Tensor y = ops::unary(Unary::relu, x.value());
@@ -24,12 +24,13 @@
 
 namespace brigade {
 
-/// A tensor kept for backward, with the version it had. Gradients::load gives it back or throws Error if it has
-/// been modified in place since.
+/// A tensor kept for backward, with the version it had. Gradients::load gives it back or throws Error if it
+/// has been modified in place since.
 class SavedTensor {
  public:
   SavedTensor() = default;
-  explicit SavedTensor(Tensor tensor) : tensor_(std::move(tensor)), version_(tensor_.defined() ? tensor_.version() : 0) {}
+  explicit SavedTensor(Tensor tensor)
+      : tensor_(std::move(tensor)), version_(tensor_.defined() ? tensor_.version() : 0) {}
 
  private:
   friend class Gradients;
@@ -42,18 +43,18 @@ class Gradients {
  public:
   virtual ~Gradients() = default;
 
-  /// False if nobody needs the gradient of input `i`: skip the work. Otherwise give(i, …) must be called once.
+  /// False if nobody needs the gradient of input `i`: skip the work. Otherwise give(i, …) must be called
+  /// once.
   virtual bool wanted(int i) const = 0;
-  /// Where a kernel should write the gradient of input `i`: a parameter's bucket memory on its first use, so that
-  /// nothing is copied; fresh contiguous memory otherwise. Call give(i, …) with it.
+  /// Where a kernel should write the gradient of input `i`: a parameter's bucket memory on its first use, so
+  /// that nothing is copied; fresh contiguous memory otherwise. Call give(i, …) with it.
   virtual Tensor destination(int i) = 0;
-  /// The gradient of input `i`, in its shape and dtype. May share memory with `dy` or with other gradients: the engine never
-  /// writes to it.
+  /// The gradient of input `i`, in its shape and dtype. May share memory with `dy` or with other gradients:
+  /// the engine never writes to it.
   virtual void give(int i, Tensor gradient) = 0;
 
   /// The saved tensor. Throws Error naming the operation if it was changed in place.
   Tensor load(const SavedTensor& saved) const;
-  /// load() for a tensor kept as a plain handle is not needed: sizes, constants and indices are captured as is.
 
  protected:
   explicit Gradients(std::string_view op) : op_(op) {}
@@ -69,7 +70,8 @@ struct Edge {
   explicit operator bool() const { return node || leaf; }
 };
 
-/// One recorded operation. Its closure and edges are freed by the backward that runs it, unless the graph is retained.
+/// One recorded operation. Its closure and edges are freed by the backward that runs it, unless the graph is
+/// retained.
 class Node {
  public:
   Node(std::string_view op, std::vector<Edge> edges, BackwardFunction function);
@@ -77,11 +79,15 @@ class Node {
 
   std::string_view op;  ///< A string literal.
   std::vector<Edge> edges;
-  BackwardFunction function;  ///< Empty once freed.
+  BackwardFunction function;              ///< Empty once freed.
   HookList<Tensor(const Tensor&)> hooks;  ///< On the result's gradient.
   std::uint64_t sequence;  ///< Order of recording on this thread; backward runs the latest first.
   int label;               ///< GraphLabel at recording.
-  std::vector<Shape> input_shapes;  ///< For checking what the closure gives.
+  struct Input {
+    Shape shape;
+    DType dtype;
+  };
+  std::vector<Input> inputs;  ///< What the gradients must look like, by input.
 
   void release();  ///< Frees closure and edges.
 };
@@ -92,7 +98,7 @@ struct Variable::Impl {
   std::shared_ptr<Node> node;  // Null for a leaf.
 
   // Leaves only.
-  Tensor grad;                // Valid if grad_present; else only memory to write to (if grad_bound).
+  Tensor grad;  // Valid if grad_present; else only memory to write to (if grad_bound).
   bool grad_present = false;
   bool grad_bound = false;
   HookList<Tensor(const Tensor&)> hooks;
@@ -100,25 +106,27 @@ struct Variable::Impl {
   std::weak_ptr<BackwardObserver> observer;
 };
 
-/// Wraps the value an operation computed. The closure is kept only if an input requires a gradient and gradients are
-/// enabled here; build SavedTensors inside the closure's captures so that they vanish with it.
-Variable record(std::string_view op, Tensor value, std::initializer_list<Variable> inputs, BackwardFunction backward);
-Variable record(std::string_view op, Tensor value, const std::vector<Variable>& inputs, BackwardFunction backward);
+/// Wraps the value an operation computed. The closure is kept only if an input requires a gradient and
+/// gradients are enabled here: hold what backward needs in its captures, and it goes with it. An undefined
+/// input (an absent bias) counts as one that needs no gradient.
+Variable record(std::string_view op, Tensor value, const std::vector<Variable>& inputs,
+                BackwardFunction backward);
 
-/// Collects the distinct trainable leaves that operations on this thread touch in its scope, recorded or not:
-/// activation checkpointing needs to know them. Scopes nest; the innermost collects.
-class LeafCollector {
+/// Collects the distinct variables requiring a gradient that operations on this thread take as inputs in its
+/// scope, recorded or not. Under NoGrad nothing made inside requires one, so these are what comes in from
+/// outside: activation checkpointing needs to know them. Scopes nest; the innermost collects.
+class InputCollector {
  public:
-  LeafCollector();
-  ~LeafCollector();
-  LeafCollector(const LeafCollector&) = delete;
-  LeafCollector& operator=(const LeafCollector&) = delete;
-  const std::vector<Variable>& leaves() const { return leaves_; }
-  void touch(const Variable& leaf);
+  InputCollector();
+  ~InputCollector();
+  InputCollector(const InputCollector&) = delete;
+  InputCollector& operator=(const InputCollector&) = delete;
+  const std::vector<Variable>& variables() const { return variables_; }
 
  private:
-  std::vector<Variable> leaves_;
-  LeafCollector* outer_;
+  friend Variable record(std::string_view, Tensor, const std::vector<Variable>&, BackwardFunction);
+  std::vector<Variable> variables_;
+  InputCollector* outer_;
 };
 
 }  // namespace brigade

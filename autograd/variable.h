@@ -15,13 +15,14 @@ namespace brigade {
 class Node;
 class Variable;
 
-/// Watches the backwards that reach the leaves it is attached to: DDP is one. Calls come on the thread that runs
-/// backward. An exception from any of them ends the backward.
+/// Watches the backwards that reach the leaves it is attached to: DDP is one. Calls come on the thread that
+/// runs backward. An exception from any of them ends the backward.
 class BackwardObserver {
  public:
   virtual ~BackwardObserver() = default;
-  /// Before the first gradient is computed. `reached`: the leaves attached to this observer that this backward
-  /// will give a gradient, each once: unused parameters are known here, for free. `label`: see GraphLabel.
+  /// Before the first gradient is computed. `reached`: the leaves attached to this observer that this
+  /// backward will give a gradient, each once: unused parameters are known here, for free. `label`: see
+  /// GraphLabel.
   virtual void before_backward(std::span<const Variable> reached, int label) = 0;
   /// The last contribution to `leaf` has been added; after its post-accumulate hooks.
   virtual void grad_ready(const Variable& leaf) = 0;
@@ -61,7 +62,8 @@ class Variable {
   Tensor grad() const;
   /// Forgets the gradient without touching its memory: the next backward writes instead of adding.
   void zero_grad();
-  /// Declares the bound gradient memory valid or not (a collective has filled it; an unused parameter has none).
+  /// Declares the bound gradient memory valid or not (a collective has filled it; an unused parameter has
+  /// none).
   void set_grad_present(bool present);
 
   /// Moves the value into `memory` (same shape and dtype): copies it there and makes it the value.
@@ -71,8 +73,8 @@ class Variable {
   /// Bound gradient memory, whether or not it holds a gradient; undefined if not bound.
   Tensor grad_memory() const;
 
-  /// Called with each contribution to this variable's gradient, before accumulation. A defined result replaces the
-  /// contribution. Contributions are many when the variable was used many times.
+  /// Called with each contribution to this variable's gradient, before accumulation. A defined result
+  /// replaces the contribution. Contributions are many when the variable was used many times.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook);
   /// Leaves only. Called once per backward, after the last contribution has been added to grad().
   HookHandle register_post_accumulate_hook(std::function<void(Variable&)> hook);

@@ -43,7 +43,8 @@ std::string str(const Parts&... parts) {
 }  // namespace brigade
 
 /// Throws Error(str(...)) unless `condition`. Stays on in Release; the message is built only on failure.
-#define BRIGADE_CHECK(condition, ...)                                        \
-  do {                                                                       \
-    if (!(condition)) [[unlikely]] ::brigade::fail(::brigade::str(__VA_ARGS__)); \
+#define BRIGADE_CHECK(condition, ...)               \
+  do {                                              \
+    if (!(condition)) [[unlikely]]                  \
+      ::brigade::fail(::brigade::str(__VA_ARGS__)); \
   } while (false)

@@ -56,8 +56,8 @@ struct f16 {
     const auto u = std::bit_cast<std::uint32_t>(value);
     const auto sign = static_cast<std::uint16_t>((u >> 16) & 0x8000u);
     const std::uint32_t magnitude = u & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return sign | 0x7e00u;    // NaN
-    if (magnitude >= 0x477ff000u) return sign | 0x7c00u;   // 65520 and above round to infinity
+    if (magnitude > 0x7f800000u) return sign | 0x7e00u;   // NaN
+    if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and above round to infinity
     if (magnitude < 0x38800000u) {
       // Subnormal: adding 0.5 aligns the mantissa so that the FPU rounds at bit 2^-24 for us.
       const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
@@ -80,12 +80,16 @@ struct f16 {
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::bf16:
-    case DType::f16: return 2;
-    default: return 1;
+    case DType::f16:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -105,14 +109,22 @@ struct TypeTag {
 /// The DType of a C++ element type (compile error for any other type).
 template <class T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) return DType::f32;
-  else if constexpr (std::is_same_v<T, double>) return DType::f64;
-  else if constexpr (std::is_same_v<T, bf16>) return DType::bf16;
-  else if constexpr (std::is_same_v<T, f16>) return DType::f16;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
-  else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
-  else if constexpr (std::is_same_v<T, std::int8_t>) return DType::i8;
+  if constexpr (std::is_same_v<T, float>)
+    return DType::f32;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::f64;
+  else if constexpr (std::is_same_v<T, bf16>)
+    return DType::bf16;
+  else if constexpr (std::is_same_v<T, f16>)
+    return DType::f16;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return DType::i32;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return DType::i64;
+  else if constexpr (std::is_same_v<T, std::uint8_t>)
+    return DType::u8;
+  else if constexpr (std::is_same_v<T, std::int8_t>)
+    return DType::i8;
   else {
     static_assert(std::is_same_v<T, bool>, "not an element type");
     return DType::boolean;
@@ -127,15 +139,24 @@ using compute_t = std::conditional_t<std::is_same_v<T, bf16> || std::is_same_v<T
 template <class F>
 decltype(auto) dispatch(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: return f(TypeTag<float>{});
-    case DType::f64: return f(TypeTag<double>{});
-    case DType::bf16: return f(TypeTag<bf16>{});
-    case DType::f16: return f(TypeTag<f16>{});
-    case DType::i32: return f(TypeTag<std::int32_t>{});
-    case DType::i64: return f(TypeTag<std::int64_t>{});
-    case DType::u8: return f(TypeTag<std::uint8_t>{});
-    case DType::i8: return f(TypeTag<std::int8_t>{});
-    case DType::boolean: return f(TypeTag<bool>{});
+    case DType::f32:
+      return f(TypeTag<float>{});
+    case DType::f64:
+      return f(TypeTag<double>{});
+    case DType::bf16:
+      return f(TypeTag<bf16>{});
+    case DType::f16:
+      return f(TypeTag<f16>{});
+    case DType::i32:
+      return f(TypeTag<std::int32_t>{});
+    case DType::i64:
+      return f(TypeTag<std::int64_t>{});
+    case DType::u8:
+      return f(TypeTag<std::uint8_t>{});
+    case DType::i8:
+      return f(TypeTag<std::int8_t>{});
+    case DType::boolean:
+      return f(TypeTag<bool>{});
   }
   fail("dispatch: not a dtype");
 }
@@ -144,11 +165,16 @@ decltype(auto) dispatch(DType dtype, F&& f) {
 template <class F>
 decltype(auto) dispatch_floating(std::string_view op, DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: return f(TypeTag<float>{});
-    case DType::f64: return f(TypeTag<double>{});
-    case DType::bf16: return f(TypeTag<bf16>{});
-    case DType::f16: return f(TypeTag<f16>{});
-    default: fail(str(op, ": needs a floating dtype; got ", dtype));
+    case DType::f32:
+      return f(TypeTag<float>{});
+    case DType::f64:
+      return f(TypeTag<double>{});
+    case DType::bf16:
+      return f(TypeTag<bf16>{});
+    case DType::f16:
+      return f(TypeTag<f16>{});
+    default:
+      fail(str(op, ": needs a floating dtype; got ", dtype));
   }
 }
 

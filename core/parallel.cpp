@@ -25,15 +25,18 @@ namespace detail {
 
 void parallel_ranges(std::int64_t count, std::int64_t grain, RangeFunction function, const void* context) {
   if (count <= 0) return;
-  const std::int64_t pieces = std::min<std::int64_t>(num_threads(), (count + grain - 1) / std::max<std::int64_t>(grain, 1));
+  grain = std::max<std::int64_t>(grain, 1);
+  const std::int64_t pieces = std::min<std::int64_t>(num_threads(), count / grain);
   if (pieces <= 1 || omp_in_parallel()) {
     function(context, 0, count);
     return;
   }
-#pragma omp parallel for num_threads(static_cast<int>(pieces)) schedule(static, 1)
+  // Boundaries at multiples of 16 elements keep two threads off one cache line. A small grain says that an
+  // element is a row or an image: rounding would leave 8 images on one thread.
+  const std::int64_t unit = grain >= 16 ? 16 : 1;
+  const auto cut = [&](std::int64_t k) { return k == pieces ? count : count * k / pieces / unit * unit; };
+#pragma omp parallel for num_threads(static_cast <int>(pieces)) schedule(static, 1)
   for (std::int64_t i = 0; i < pieces; ++i) {
-    // Boundaries at multiples of 16 elements keep two threads off one cache line.
-    const auto cut = [&](std::int64_t k) { return k == pieces ? count : (count * k / pieces) & ~std::int64_t{15}; };
     if (cut(i) < cut(i + 1)) function(context, cut(i), cut(i + 1));
   }
 }

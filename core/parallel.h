@@ -27,8 +27,10 @@ void parallel_ranges(std::int64_t count, std::int64_t grain, RangeFunction funct
 }  // namespace detail
 
 /// Calls `body(begin, end)` on disjoint ranges that cover [0, count), on up to num_threads() threads.
-/// A range has at least `grain` elements (but for the last), so small work stays on the caller. The split depends
-/// on count, grain and num_threads() only, hence results are repeatable. Blocks. `body` must not throw.
+/// There is at most one range per `grain` elements, so small work stays on the caller. The split depends on
+/// count, grain and num_threads() only, hence results are repeatable. From a grain of 16 on ranges start at
+/// multiples of 16 (elements of one cache line stay on one thread); smaller grains, as for rows or images,
+/// are split evenly. Blocks. `body` must not throw.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   detail::parallel_ranges(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// core/rng.h - counter-based random numbers: Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as
-// 1, 2, 3", SC'11). A number is a pure function of (seed, stream, index), so it does not depend on the thread,
-// rank or device that asks for it. Included by CUDA files.
+// core/rng.h - counter-based random numbers: Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy
+// as 1, 2, 3", SC'11). A number is a pure function of (seed, stream, index), so it does not depend on the
+// thread, rank or device that asks for it. Included by CUDA files.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// core/runtime.h - what a device offers: memory, copies, streams. One implementation per device; the CPU's is in
-// core/runtime_cpu.cpp. Read before: core/device.h. Read next: core/storage.h.
+// core/runtime.h - what a device offers: memory, copies, streams. One implementation per device; the CPU's is
+// in core/runtime_cpu.cpp. Read before: core/device.h. Read next: core/storage.h.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ inline constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) & ~(kAlignment - 1); }
 
 struct MemoryStats {
-  std::int64_t in_use_bytes = 0;    ///< Handed out now.
-  std::int64_t peak_bytes = 0;      ///< Largest in_use_bytes since reset_peak().
-  std::int64_t cached_bytes = 0;    ///< Free, kept for reuse.
+  std::int64_t in_use_bytes = 0;        ///< Handed out now.
+  std::int64_t peak_bytes = 0;          ///< Largest in_use_bytes since reset_peak().
+  std::int64_t cached_bytes = 0;        ///< Free, kept for reuse.
   std::int64_t system_allocations = 0;  ///< Calls to the system: constant in a steady training step.
 };
 
@@ -31,7 +31,8 @@ class Runtime {
  public:
   virtual ~Runtime() = default;
 
-  /// `bytes` of uninitialised memory aligned to kAlignment, from a cache of freed blocks. Throws Error if none.
+  /// `bytes` of uninitialised memory aligned to kAlignment, from a cache of freed blocks. Throws Error if
+  /// none.
   virtual void* allocate(std::int64_t bytes) = 0;
   /// Returns a block to the cache; `bytes` as given to allocate().
   virtual void release(void* memory, std::int64_t bytes) noexcept = 0;

@@ -12,9 +12,9 @@ namespace brigade {
 
 /// A shared range of device memory.
 ///
-/// A slice is a Storage of its own that keeps its parent alive: this is how parameters and gradients are views of
-/// flat bucket memory and still have separate versions (updating one bucket must not look like an in-place
-/// change of another).
+/// A slice is a Storage of its own that keeps its parent alive: this is how parameters and gradients are
+/// views of flat bucket memory and still have separate versions (updating one bucket must not look like an
+/// in-place change of another).
 class Storage {
  public:
   Storage() = default;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // core/stream.h - Stream (an ordered queue of work) and Event (a point in one), the same two words on every
-// device. On CUDA a Stream is a CUDA stream; on the CPU it is a worker thread with a queue. The compute side of
-// a CPU rank is the calling thread itself: kernels run where they are called.
-// Read before: core/runtime.h makes streams. Read next: dist/process_group.h, the main user.
+// device. On CUDA a Stream is a CUDA stream; on the CPU it is a worker thread with a queue. The compute side
+// of a CPU rank is the calling thread itself: kernels run where they are called. Read before: core/runtime.h
+// makes streams. Read next: dist/process_group.h, the main user.
 #pragma once
 
 #include <chrono>
@@ -57,9 +57,9 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  /// Queues `task` and returns at once. On the CPU it runs on the stream's thread; on CUDA it is called now and
-  /// what it enqueues is what is ordered. A task that throws does not stop the ones behind it; synchronize()
-  /// rethrows the first failure since the last call.
+  /// Queues `task` and returns at once. On the CPU it runs on the stream's thread; on CUDA it is called now
+  /// and what it enqueues is what is ordered. A task that throws does not stop the ones behind it;
+  /// synchronize() rethrows the first failure since the last call.
   virtual void submit(std::function<void()> task) = 0;
 
   /// An event that is done when all work submitted so far has finished.

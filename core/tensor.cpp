@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// core/tensor.cpp - construction and views. The stride arithmetic of view() follows NumPy's rule: a new dim may be
-// carved only out of old dims that are contiguous with each other.
+// core/tensor.cpp - construction and views. The stride arithmetic of view() follows NumPy's rule: a new dim
+// may be carved only out of old dims that are contiguous with each other.
 #include "core/tensor.h"
 
 #include <algorithm>
@@ -28,8 +28,8 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device, MemoryForma
 template <class T>
 Tensor Tensor::from(std::span<const T> values, const Shape& shape) {
   Tensor t = empty(shape, dtype_of<T>());
-  BRIGADE_CHECK(t.numel() == static_cast<std::int64_t>(values.size()), "tensor: ", shape, " needs ", t.numel(),
-                " values; got ", values.size());
+  BRIGADE_CHECK(t.numel() == static_cast<std::int64_t>(values.size()), "tensor: ", shape, " needs ",
+                t.numel(), " values; got ", values.size());
   std::copy(values.begin(), values.end(), t.data<T>());
   return t;
 }
@@ -37,8 +37,10 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape) {
 Tensor Tensor::over(const Storage& storage, const Shape& shape, DType dtype) {
   Tensor t;
   t.numel_ = brigade::numel(shape);
-  BRIGADE_CHECK(t.numel_ * size_of(dtype) <= storage.bytes(), "tensor: ", dtype, " ", shape, " needs ",
-                t.numel_ * size_of(dtype), " bytes; the storage has ", storage.bytes());
+  // Divided, not multiplied: the byte count of a hostile shape would overflow.
+  BRIGADE_CHECK(t.numel_ <= storage.bytes() / size_of(dtype), "tensor: ", dtype, " ", shape, " needs ",
+                t.numel_, " elements of ", size_of(dtype), " bytes; the storage has ", storage.bytes(),
+                " bytes");
   t.shape_ = shape;
   t.strides_ = dense_strides(shape);
   t.dtype_ = dtype;
@@ -102,17 +104,16 @@ Tensor Tensor::with(const Shape& shape, const Strides& strides, std::int64_t off
 Shape Tensor::infer(const Shape& shape) const {
   Shape out = shape;
   int hole = -1;
-  std::int64_t known = 1;
   for (int i = 0; i < shape.size(); ++i) {
-    if (shape[i] == -1) {
-      BRIGADE_CHECK(hole < 0, "view: at most one size may be -1; got ", shape);
-      hole = i;
-    } else {
-      known *= shape[i];
-    }
+    if (shape[i] != -1) continue;
+    BRIGADE_CHECK(hole < 0, "view: at most one size may be -1; got ", shape);
+    hole = i;
+    out[i] = 1;
   }
-  if (hole >= 0 && known > 0 && numel_ % known == 0) out[hole] = numel_ / known;
-  const bool fits = (hole < 0 || out[hole] >= 0) && brigade::numel(out) == numel_;
+  const std::int64_t known = brigade::numel(out);
+  if (hole >= 0 && known > 0) out[hole] = numel_ / known;
+  // Beside a size of 0 any number could stand for -1: refused.
+  const bool fits = (hole < 0 || known > 0) && brigade::numel(out) == numel_;
   BRIGADE_CHECK(fits, "view: ", shape_, " has ", numel_, " elements, which do not fit ", shape);
   return out;
 }
@@ -120,8 +121,8 @@ Shape Tensor::infer(const Shape& shape) const {
 bool Tensor::view_strides(const Shape& shape, Strides& strides) const {
   strides = dense_strides(shape);
   if (numel_ == 0) return true;
-  // From the right: fuse old dims that are contiguous with each other into one group, then carve new dims out of
-  // that group until it is used up exactly.
+  // From the right: fuse old dims that are contiguous with each other into one group, then carve new dims out
+  // of that group until it is used up exactly.
   int from = dims() - 1, to = shape.size() - 1;
   while (from >= 0) {
     const std::int64_t unit = strides_[from];
@@ -148,8 +149,8 @@ bool Tensor::can_view(const Shape& shape) const {
 Tensor Tensor::view(const Shape& shape) const {
   const Shape full = infer(shape);
   Strides strides;
-  BRIGADE_CHECK(view_strides(full, strides), "view: ", shape_, " with strides ", strides_, " cannot be viewed as ",
-                full, " without a copy; use reshape");
+  BRIGADE_CHECK(view_strides(full, strides), "view: ", shape_, " with strides ", strides_,
+                " cannot be viewed as ", full, " without a copy; use reshape");
   return with(full, strides, offset_);
 }
 
@@ -180,6 +181,7 @@ Tensor Tensor::slice(std::int64_t dim, std::int64_t begin, std::int64_t end, std
   const int d = normalize_dim("slice", dim, dims());
   BRIGADE_CHECK(step >= 1, "slice: step must be at least 1; got ", step);
   const std::int64_t size = shape_[d];
+  step = std::min(step, std::max<std::int64_t>(size, 1));  // The same elements, and no overflow below.
   const std::int64_t from = std::clamp<std::int64_t>(begin < 0 ? begin + size : begin, 0, size);
   const std::int64_t to = std::clamp<std::int64_t>(end < 0 ? end + size : end, from, size);
   Shape shape = shape_;
@@ -191,12 +193,14 @@ Tensor Tensor::slice(std::int64_t dim, std::int64_t begin, std::int64_t end, std
 
 Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
   const int d = normalize_dim("select", dim, dims());
-  const int at = normalize_dim("select: index", index, static_cast<int>(shape_[d]));
+  const std::int64_t size = shape_[d];
+  BRIGADE_CHECK(index >= -size && index < size, "select: index must lie in [", -size, ", ", size, ") of dim ",
+                d, " of ", shape_, "; got ", index);
   Shape shape = shape_;
   Strides strides = strides_;
   shape.erase(d);
   strides.erase(d);
-  return with(shape, strides, offset_ + at * strides_[d]);
+  return with(shape, strides, offset_ + (index < 0 ? index + size : index) * strides_[d]);
 }
 
 Tensor Tensor::expand(const Shape& shape) const {
@@ -205,8 +209,8 @@ Tensor Tensor::expand(const Shape& shape) const {
   Strides strides = Dims::filled(shape.size(), 0);
   for (int i = 0; i < dims(); ++i) {
     const bool stretch = shape_[i] == 1 && shape[i + shift] != 1;
-    BRIGADE_CHECK(stretch || shape_[i] == shape[i + shift], "expand: only sizes of 1 stretch; got ", shape_, " to ",
-                  shape);
+    BRIGADE_CHECK(stretch || shape_[i] == shape[i + shift], "expand: only sizes of 1 stretch; got ", shape_,
+                  " to ", shape);
     strides[i + shift] = stretch ? 0 : strides_[i];
   }
   return with(shape, strides, offset_);

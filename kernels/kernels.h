@@ -11,15 +11,30 @@
 
 namespace brigade {
 
-/// y = f(x). `leaky`-style constants are not needed by any model here; a constant goes through Binary with a scalar.
+/// y = f(x). `leaky`-style constants are not needed by any model here; a constant goes through Binary with a
+/// scalar.
 enum class Unary : std::uint8_t { neg, abs, exp, log, sqrt, rsqrt, tanh, sigmoid, relu, gelu, logical_not };
 
-/// y = f(a, b). Comparisons write bool. The *_grad rows are derivatives: first the incoming gradient, then the
-/// value named (relu, sigmoid, tanh, sqrt, exp: the output y; gelu, log, abs: the input x).
+/// y = f(a, b). Comparisons write bool. The *_grad rows are derivatives: first the incoming gradient, then
+/// the value named (relu, sigmoid, tanh, sqrt, exp: the output y; gelu, log, abs: the input x).
 enum class Binary : std::uint8_t {
-  add, sub, mul, div, min, max, pow,
-  eq, ne, lt, le, gt, ge,
-  relu_grad, sigmoid_grad, tanh_grad, gelu_grad,
+  add,
+  sub,
+  mul,
+  div,
+  min,
+  max,
+  pow,
+  eq,
+  ne,
+  lt,
+  le,
+  gt,
+  ge,
+  relu_grad,
+  sigmoid_grad,
+  tanh_grad,
+  gelu_grad,
 };
 
 enum class Reduction : std::uint8_t { sum, mean, max, min, prod };
@@ -51,7 +66,8 @@ struct AdamwConstants {
 /// Notation: N batch, C channels, H W spatial; `w` is a weight, `d…` the gradient of the loss by "…".
 /// Activations may be f32, f64, bf16 or f16; parameters and statistics are f32 (f64 beside f64 activations).
 /// A gradient of a parameter is written in the parameter's dtype. Outputs are allocated by the caller and
-/// overwritten. 4-D activations may be contiguous or channels_last, and outputs have the format they were given.
+/// overwritten. 4-D activations may be contiguous or channels_last, and outputs have the format they were
+/// given.
 struct KernelTable {
   // Elementwise; any strides. Inputs are already expanded to out's shape.
   void (*fill)(Tensor& out, double value);
@@ -97,12 +113,13 @@ struct KernelTable {
   void (*adaptive_avg_pool2d)(const Tensor& x, Tensor& out);
   void (*adaptive_avg_pool2d_grad)(const Tensor& dy, Tensor& dx);
 
-  // Normalisation. Batch norm of x [N, C, H, W] or [N, C] over all dims but 1; mean, invstd [C] are statistics
-  // of the batch (biased variance), saved for backward. running_var tracks the unbiased variance.
-  void (*batch_norm_train)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum, double epsilon,
-                           Tensor& running_mean, Tensor& running_var, Tensor& out, Tensor& mean, Tensor& invstd);
-  void (*batch_norm_eval)(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
-                          const Tensor& running_var, double epsilon, Tensor& out);
+  // Normalisation. Batch norm of x [N, C, H, W] or [N, C] over all dims but 1; mean, invstd [C] are
+  // statistics of the batch (biased variance), saved for backward. running_var tracks the unbiased variance.
+  void (*batch_norm_train)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
+                           double epsilon, Tensor& running_mean, Tensor& running_var, Tensor& out,
+                           Tensor& mean, Tensor& invstd);
+  void (*batch_norm_eval)(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                          const Tensor& running_mean, const Tensor& running_var, double epsilon, Tensor& out);
   void (*batch_norm_grad)(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
                           const Tensor& invstd, Tensor& dx, Tensor& dgamma, Tensor& dbeta);
   /// Layer norm over the last dim, x [.., D]; mean, invstd [rows].
@@ -116,10 +133,11 @@ struct KernelTable {
   void (*log_softmax)(const Tensor& x, Tensor& out);
   void (*softmax_grad)(const Tensor& dy, const Tensor& y, Tensor& dx);
   void (*log_softmax_grad)(const Tensor& dy, const Tensor& y, Tensor& dx);
-  /// Mean loss over the rows whose label is not ignore_index (loss: one f32 or f64 element); `log_probs` [R, C] is
-  /// kept for the gradient. Smoothed target: (1 - s) one_hot + s / C. Labels i64 [R] are in range or ignored.
-  void (*cross_entropy)(const Tensor& logits, const Tensor& labels, double smoothing, std::int64_t ignore_index,
-                        Tensor& loss, Tensor& log_probs);
+  /// Mean loss over the rows whose label is not ignore_index (loss: one f32 or f64 element); `log_probs` [R,
+  /// C] is kept for the gradient. Smoothed target: (1 - s) one_hot + s / C. Labels i64 [R] are in range or
+  /// ignored.
+  void (*cross_entropy)(const Tensor& logits, const Tensor& labels, double smoothing,
+                        std::int64_t ignore_index, Tensor& loss, Tensor& log_probs);
   void (*cross_entropy_grad)(double dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
                              std::int64_t ignore_index, Tensor& dlogits);
 
@@ -132,7 +150,8 @@ struct KernelTable {
   // Optimizers: one pass over flat memory (1-D, contiguous, equal sizes); formulas in nn/optim/*.h.
   void (*sgd)(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& param);
   void (*adamw)(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Tensor& param);
-  void (*lerp)(const Tensor& target, double weight, Tensor& average);  ///< average += weight (target - average)
+  void (*lerp)(const Tensor& target, double weight,
+               Tensor& average);  ///< average += weight (target - average)
 };
 
 /// The table of `device`. Throws Error if it is not compiled in.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // kernels/ops.h - checked, allocating functions over the kernel table: what autograd, nn and dist call.
-// Every function throws Error before any work when shapes or dtypes do not fit. Names, shapes and formulas of the
-// structured ones are documented at their slot in kernels/kernels.h. Read next: autograd/ops/*.h.
+// Every function throws Error before any work when shapes or dtypes do not fit. Names, shapes and formulas of
+// the structured ones are documented at their slot in kernels/kernels.h. Read next: autograd/ops/*.h.
 #pragma once
 
 #include <span>
@@ -12,12 +12,15 @@
 
 namespace brigade::ops {
 
-// ---- Construction and copies -----------------------------------------------------------------------------------
+// ---- Construction and copies
+// -----------------------------------------------------------------------------------
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
 Tensor arange(std::int64_t count, DType dtype = DType::i64);
 /// Uniform in [low, high) / normal, drawn from `generator`'s next stream.
-Tensor rand(const Shape& shape, Generator& generator, double low = 0, double high = 1, DType dtype = DType::f32);
-Tensor randn(const Shape& shape, Generator& generator, double mean = 0, double std = 1, DType dtype = DType::f32);
+Tensor rand(const Shape& shape, Generator& generator, double low = 0, double high = 1,
+            DType dtype = DType::f32);
+Tensor randn(const Shape& shape, Generator& generator, double mean = 0, double std = 1,
+             DType dtype = DType::f32);
 void fill_(Tensor& out, double value);
 void uniform_(Tensor& out, Generator& generator, double low, double high);
 void normal_(Tensor& out, Generator& generator, double mean, double std);
@@ -38,7 +41,8 @@ Tensor stack(std::span<const Tensor> xs, std::int64_t dim);
 /// Adds before[i] / after[i] elements of `value` on both sides of dim i.
 Tensor pad(const Tensor& x, const Dims& before, const Dims& after, double value = 0);
 
-// ---- Elementwise (broadcasting; equal dtypes) ------------------------------------------------------------------
+// ---- Elementwise (broadcasting; equal dtypes)
+// ------------------------------------------------------------------
 Tensor unary(Unary op, const Tensor& x);
 Tensor binary(Binary op, const Tensor& a, const Tensor& b);
 Tensor binary(Binary op, const Tensor& a, double b);
@@ -56,7 +60,8 @@ inline Tensor mul(const Tensor& a, double b) { return binary(Binary::mul, a, b);
 inline void add_(Tensor& out, const Tensor& b) { binary_(Binary::add, out, b); }
 inline void mul_(Tensor& out, double b) { binary_(Binary::mul, out, b); }
 
-// ---- Reductions ------------------------------------------------------------------------------------------------
+// ---- Reductions
+// ------------------------------------------------------------------------------------------------
 enum class KeepDims : bool { no, yes };
 /// Over `dims`; an empty list means all.
 Tensor reduce(Reduction op, const Tensor& x, const Dims& dims = {}, KeepDims keep = KeepDims::no);
@@ -65,7 +70,8 @@ Tensor argmax(const Tensor& x, std::int64_t dim, KeepDims keep = KeepDims::no);
 Tensor sum_to(const Tensor& x, const Shape& shape);
 double sum_of_squares(const Tensor& x);
 
-// ---- Matrix products -------------------------------------------------------------------------------------------
+// ---- Matrix products
+// -------------------------------------------------------------------------------------------
 /// [.., M, K] x [.., K, N] with broadcasting batch dims.
 Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias);  ///< x [.., I]
@@ -73,7 +79,8 @@ Tensor linear_grad_input(const Tensor& dy, const Tensor& w);
 void linear_grad_weight(const Tensor& dy, const Tensor& x, Tensor& dw);
 void bias_grad(const Tensor& dy, Tensor& db);
 
-// ---- Convolution, pooling (results have x's memory format) -----------------------------------------------------
+// ---- Convolution, pooling (results have x's memory format)
+// -----------------------------------------------------
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window);
 Tensor conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
@@ -87,7 +94,8 @@ Tensor avg_pool2d_grad(const Tensor& dy, const Window& window, const Shape& x_sh
 Tensor adaptive_avg_pool2d(const Tensor& x, std::int64_t out_h, std::int64_t out_w);
 Tensor adaptive_avg_pool2d_grad(const Tensor& dy, const Shape& x_shape);
 
-// ---- Normalisation ---------------------------------------------------------------------------------------------
+// ---- Normalisation
+// ---------------------------------------------------------------------------------------------
 struct Normalized {
   Tensor out, mean, invstd;
 };
@@ -103,7 +111,8 @@ Tensor batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, c
 Tensor layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
                        const Tensor& invstd, Tensor& dgamma, Tensor& dbeta);
 
-// ---- Classification, embedding ---------------------------------------------------------------------------------
+// ---- Classification, embedding
+// ---------------------------------------------------------------------------------
 Tensor softmax(const Tensor& x);
 Tensor log_softmax(const Tensor& x);
 Tensor softmax_grad(const Tensor& dy, const Tensor& y);
