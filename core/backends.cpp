@@ -8,8 +8,10 @@ Runtime& cpu_runtime();
 
 Runtime& runtime(Device device) {
   switch (device.type) {
-    case DeviceType::cpu: return cpu_runtime();
-    case DeviceType::cuda: break;
+    case DeviceType::cpu:
+      return cpu_runtime();
+    case DeviceType::cuda:
+      break;
   }
   fail(str("runtime: this build has no ", device, " support; choose cpu"));
 }

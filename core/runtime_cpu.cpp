@@ -70,9 +70,13 @@ class CpuRuntime final : public Runtime {
   void copy_from_host(void* to, const void* from, std::int64_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
-  void copy_to_host(void* to, const void* from, std::int64_t bytes) override { copy_from_host(to, from, bytes); }
+  void copy_to_host(void* to, const void* from, std::int64_t bytes) override {
+    copy_from_host(to, from, bytes);
+  }
 
-  std::unique_ptr<Stream> make_stream(std::string name) override { return make_worker_stream(std::move(name)); }
+  std::unique_ptr<Stream> make_stream(std::string name) override {
+    return make_worker_stream(std::move(name));
+  }
 
   MemoryStats memory_stats() const override {
     std::lock_guard lock(mutex_);

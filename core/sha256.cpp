@@ -14,7 +14,8 @@ struct Sha256::Impl {
 };
 
 Sha256::Sha256() : impl_(std::make_unique<Impl>()) {
-  BRIGADE_CHECK(EVP_DigestInit_ex(impl_->context, EVP_sha256(), nullptr) == 1, "sha256: OpenSSL cannot start");
+  BRIGADE_CHECK(EVP_DigestInit_ex(impl_->context, EVP_sha256(), nullptr) == 1,
+                "sha256: OpenSSL cannot start");
 }
 Sha256::~Sha256() = default;
 
@@ -35,7 +36,9 @@ void Sha256::update(const Tensor& tensor) {
     return;
   }
   dispatch(tensor.dtype(), [&](auto tag) {
-    for (auto value : tensor.to_vector<typename decltype(tag)::type>()) update(std::as_bytes(std::span(&value, 1)));
+    using T = typename decltype(tag)::type;
+    // Typed T, not auto: an element of std::vector<bool> is a proxy, whose bytes are an address.
+    for (const T value : tensor.to_vector<T>()) update(std::as_bytes(std::span(&value, 1)));
   });
 }
 

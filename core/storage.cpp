@@ -15,8 +15,8 @@ Storage::Block::~Block() {
 }
 
 Storage Storage::slice(std::int64_t offset, std::int64_t bytes) const {
-  BRIGADE_CHECK(offset >= 0 && bytes >= 0 && offset + bytes <= this->bytes(), "slice: range must lie in ",
-                this->bytes(), " bytes; got offset ", offset, ", bytes ", bytes);
+  BRIGADE_CHECK(offset >= 0 && bytes >= 0 && offset <= this->bytes() && bytes <= this->bytes() - offset,
+                "slice: range must lie in ", this->bytes(), " bytes; got offset ", offset, ", bytes ", bytes);
   Storage part;
   part.block_ = std::make_shared<Block>();
   part.block_->data = data() + offset;
