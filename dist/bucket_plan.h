@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// dist/bucket_plan.h - which gradients travel together, and in which order: a value, made by pure functions.
+// Read before: nn/optim/flat_parameters.h. Read next: dist/grad_sync.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "nn/optim/flat_parameters.h"
+
+namespace brigade::dist {
+
+/// What a plan needs to know of one trainable parameter.
+struct ParameterInfo {
+  std::string name;
+  std::int64_t bytes = 0;  ///< Of its elements.
+  DType dtype = DType::f32;
+};
+
+/// Consecutive positions of the flat order that travel in one collective. All of one dtype.
+struct BucketSpec {
+  optim::Range range;
+  std::int64_t bytes = 0;  ///< Sum of its parameters' bytes, without alignment gaps.
+  DType dtype = DType::f32;
+  friend bool operator==(const BucketSpec&, const BucketSpec&) = default;
+};
+
+/// Every parameter is in exactly one bucket; buckets launch in this order on every rank.
+struct BucketPlan {
+  std::string rule;        ///< How it was made: "size cap 4 MiB, first 1 MiB".
+  std::vector<int> order;  ///< order[position] = index into the list of parameters.
+  std::vector<BucketSpec> buckets;
+  friend bool operator==(const BucketPlan&, const BucketPlan&) = default;
+};
+
+inline constexpr double kMiB = 1024.0 * 1024.0;
+
+/// Caps in bytes. A bucket closes before the parameter that would push it over its cap. A parameter is never
+/// split: one larger than the cap gets a bucket of its own.
+struct BucketCaps {
+  double bytes = 4 * kMiB;
+  double first_bytes =
+      1 * kMiB;  ///< Of the bucket that launches first: small, so that the wire starts early.
+};
+
+/// Throws Error naming `flag` unless `mebibytes` is a positive finite number (infinity counts as "no cap").
+double cap_from_mib(std::string_view flag, double mebibytes);
+
+// Makers. Order: the reverse of the list, which is about the order in which backward finishes.
+BucketPlan plan_by_size(std::span<const ParameterInfo> parameters, const BucketCaps& caps);
+BucketPlan plan_per_parameter(std::span<const ParameterInfo> parameters);
+BucketPlan plan_flat(std::span<const ParameterInfo> parameters);  ///< One bucket (per dtype).
+
+/// Throws Error unless the plan covers `parameters` exactly once with one dtype a bucket and right sizes.
+void check_plan(const BucketPlan& plan, std::span<const ParameterInfo> parameters);
+
+/// A table for people: bucket, parameters, MiB, dtype, first and last parameter.
+std::string plan_table(const BucketPlan& plan, std::span<const ParameterInfo> parameters);
+/// JSON with parameter names; plan_from_json checks it against `parameters` and throws Error on any
+/// difference.
+std::string plan_to_json(const BucketPlan& plan, std::span<const ParameterInfo> parameters);
+BucketPlan plan_from_json(const std::string& json, std::span<const ParameterInfo> parameters);
+
+}  // namespace brigade::dist

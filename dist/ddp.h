@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// dist/ddp.h - distributed data parallelism over any set of parameters: the piece that joins engine, buckets
+// and ranks.
+//
+//   Ddp ddp(model.named_parameters(), model.named_buffers(), group);
+//   Sgd optimizer(ddp.parameters(), …);
+//   …
+//   ddp.parameters().zero_grad();
+//   backward(loss(model(x)));   // gradients travel from inside this call; when it returns they are means
+//   over ranks optimizer.step();
+//
+// Read before: autograd/variable.h (BackwardObserver), dist/grad_sync.h.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/no_grad.h"
+#include "dist/grad_sync.h"
+
+namespace brigade::dist {
+
+/// What happens when a parameter takes no part in the loss on some rank.
+enum class UnusedParameters : std::uint8_t {
+  error,  ///< All ranks throw the same Error at the end of that backward, naming the parameters and their
+          ///< ranks.
+  zero,   ///< It counts as zero on ranks that did not use it; if no rank did, it has no gradient and is not
+          ///< updated.
+};
+
+struct DdpOptions {
+  std::string strategy = "bucketed";
+  BucketCaps caps = {};
+  UnusedParameters unused = UnusedParameters::error;
+};
+
+/// Averages gradients over the ranks of a group at each backward that reaches its parameters.
+///
+/// Construction compares parameters (count, names, shapes, dtypes, trainability) across ranks, moves them
+/// into flat memory in the plan's order, and broadcasts values and buffers from rank 0. Blocks; throws Error
+/// naming the first difference on every rank. A parameter used several times is reduced once, after its last
+/// use. Several forwards before one backward are fine. Errors: CommError out of backward() when a peer is
+/// lost.
+class Ddp {
+ public:
+  Ddp(std::vector<nn::NamedParameter> parameters, std::vector<nn::NamedBuffer> buffers, ProcessGroup& group,
+      DdpOptions options = {});
+  ~Ddp();
+
+  optim::FlatParameters& parameters();
+  const BucketPlan& plan() const;
+  const std::vector<ParameterInfo>& parameter_infos() const;  ///< In the plan's index order.
+  const Ledger& ledger() const;
+  ProcessGroup& group() const;
+
+  /// In its scope gradients accumulate locally. A micro-step is local if its forward (the loss), its backward
+  /// or both stand in the scope; the first backward outside synchronises the accumulated sum, once.
+  class NoSync {
+   public:
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    friend class Ddp;
+    explicit NoSync(Ddp& ddp);
+    Ddp& ddp_;
+    GraphLabel label_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  /// Gives every rank rank 0's buffers (batch norm's running statistics), which ranks otherwise keep for
+  /// themselves: call before evaluation or saving. Collective; blocks.
+  void broadcast_buffers();
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;  // Shared with the parameters' observer slots only while alive.
+};
+
+}  // namespace brigade::dist
