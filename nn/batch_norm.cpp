@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// nn/batch_norm.cpp - construction and forward of batch normalisation.
+#include "nn/batch_norm.h"
+
+#include "autograd/checkpoint.h"
+#include "kernels/ops.h"
+
+namespace brigade::nn {
+
+BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNormOptions& options)
+    : weight(register_parameter("weight", Variable::parameter(ops::full({channels}, 1)))),
+      bias(register_parameter("bias", Variable::parameter(Tensor::zeros({channels})))),
+      options_(options),
+      running_{.mean = Tensor::zeros({channels}), .var = ops::full({channels}, 1)},
+      num_batches_tracked_(Tensor::zeros({}, DType::i64)) {
+  register_buffer("running_mean", running_.mean);
+  register_buffer("running_var", running_.var);
+  register_buffer("num_batches_tracked", num_batches_tracked_);
+}
+
+Variable BatchNorm2d::forward(const Variable& x) {
+  BRIGADE_CHECK(x.dims() == 4 && x.size(1) == weight.numel(), "BatchNorm2d: x must be [N, ", weight.numel(),
+                ", H, W]; got ", x.shape());
+  if (!training()) return batch_norm_eval(x, weight, bias, running_, options_.epsilon);
+
+  BRIGADE_CHECK(x.numel() > x.size(1), "BatchNorm2d: training needs more than one value per channel; got x ",
+                x.shape());
+  // A checkpoint's second run sees the same batch again: it must not count twice.
+  if (!is_recomputing()) ops::binary_(Binary::add, num_batches_tracked_, 1);
+  return batch_norm_train(x, weight, bias, running_, options_.momentum, options_.epsilon);
+}
+
+}  // namespace brigade::nn

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// nn/batch_norm.h - batch normalisation of images. Read before: autograd/ops/norm.h. Read next:
+// nn/layer_norm.h.
+#pragma once
+
+#include "autograd/ops/norm.h"
+#include "nn/module.h"
+
+namespace brigade::nn {
+
+struct BatchNormOptions {
+  double epsilon = 1e-5;
+  double momentum = 0.1;  ///< Weight of the new batch in the running statistics.
+};
+
+/// x [N, C, H, W] -> same. Training normalises with the batch's (biased) variance and tracks mean and
+/// unbiased variance in running_mean and running_var; evaluation normalises with those. Parameters weight (1)
+/// and bias (0); buffers running_mean, running_var and num_batches_tracked (i64, no dims).
+class BatchNorm2d : public Module {
+ public:
+  explicit BatchNorm2d(std::int64_t channels, const BatchNormOptions& options = {});
+
+  /// Throws Error in training when a channel has a single value: its variance is 0 and its unbiased one
+  /// infinite.
+  Variable forward(const Variable& x) override;
+
+  const Variable weight;
+  const Variable bias;
+
+ private:
+  BatchNormOptions options_;
+  RunningStats running_;
+  Tensor num_batches_tracked_;
+};
+
+}  // namespace brigade::nn

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// nn/conv2d.h - the convolution layer. Read before: nn/linear.h. Read next: nn/batch_norm.h.
+#pragma once
+
+#include "kernels/kernels.h"
+#include "nn/module.h"
+#include "nn/size2.h"
+
+namespace brigade::nn {
+
+/// `Conv2d(64, 128, 3, {.stride = 2, .padding = 1, .bias = false})`
+struct Conv2dOptions {
+  Size2 stride = 1;
+  Size2 padding = 0;
+  Size2 dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+};
+
+/// x [N, in, H, W] -> [N, out, H', W'] in x's memory format; weight [out, in / groups, kH, kW], bias [out],
+/// drawn from default_generator().
+class Conv2d : public Module {
+ public:
+  Conv2d(std::int64_t in, std::int64_t out, Size2 kernel, const Conv2dOptions& options = {});
+
+  Variable forward(const Variable& x) override;
+
+  const Variable weight;
+  const Variable bias;  ///< Undefined without bias.
+
+ private:
+  Window window_;
+};
+
+}  // namespace brigade::nn
