@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// apps/common/evaluate.cpp - see the header.
+#include "apps/common/evaluate.h"
+
+#include "autograd/no_grad.h"
+#include "autograd/ops/loss.h"
+#include "data/loader.h"
+#include "kernels/ops.h"
+
+namespace brigade::apps {
+
+EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, std::int64_t batch_size,
+                          dist::ProcessGroup& group) {
+  const auto begin = Clock::now();
+  const NoGrad no_grad;
+  model.eval();
+  data::EvaluationLoader loader(test, {.batch_size = batch_size, .rank = group.rank(), .size = group.size()});
+  Tensor counts = Tensor::zeros({2}, DType::i64);  // images, correct
+  Tensor loss_sum = Tensor::zeros({1}, DType::f64);
+  while (const auto batch = loader.next()) {
+    const Variable logits = model(batch->images);
+    const Tensor best = ops::argmax(logits.value(), 1);
+    for (std::int64_t i = 0; i < batch->size(); ++i)
+      counts.data<std::int64_t>()[1] += best.data<std::int64_t>()[i] == batch->labels.data<std::int64_t>()[i];
+    counts.data<std::int64_t>()[0] += batch->size();
+    *loss_sum.data<double>() +=
+        cross_entropy(logits, batch->labels).item() * static_cast<double>(batch->size());
+  }
+  model.train();
+  const dist::Work first = group.all_reduce(counts, dist::Reduce::sum, "evaluation counts");
+  const dist::Work second = group.all_reduce(loss_sum, dist::Reduce::sum, "evaluation loss");
+  first.wait();
+  second.wait();
+  const auto values = counts.to_vector<std::int64_t>();
+  return {.images = values[0],
+          .correct = values[1],
+          .loss = loss_sum.item() / static_cast<double>(values[0]),
+          .seconds = std::chrono::duration<double>(Clock::now() - begin).count()};
+}
+
+}  // namespace brigade::apps

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// apps/common/run_log.cpp - lines on the screen and lines of JSON.
+#include "apps/common/run_log.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace brigade::apps {
+
+RunLog::RunLog(const TrainOptions& options, int rank)
+    : speaks_(rank == 0),
+      per_step_(!options.quiet),
+      print_plan_(options.print_plan),
+      directory_(options.out) {
+  if (!speaks_ || options.out.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(directory_, error);
+  BRIGADE_CHECK(!error, "--out: cannot create ", directory_.string(), "; ", error.message());
+  write("config.json", options.to_json());
+  const std::string path = directory_ / "metrics.jsonl";
+  metrics_.reset(std::fopen(path.c_str(), "w"));
+  BRIGADE_CHECK(metrics_ != nullptr, "--out: cannot write ", path, "; ", std::strerror(errno));
+}
+
+void RunLog::write(const std::string& name, const std::string& text) {
+  const std::string path = directory_ / name;
+  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "w"));
+  const bool written = file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
+                       std::fflush(file.get()) == 0;
+  BRIGADE_CHECK(written, "--out: cannot write ", path, "; ", std::strerror(errno));
+}
+
+void RunLog::line(const std::string& text) {
+  if (!speaks_) return;
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+void RunLog::plan(const dist::Ddp& ddp) {
+  if (!speaks_) return;
+  if (print_plan_) line(dist::plan_table(ddp.plan(), ddp.parameter_infos()));
+  if (metrics_) write("bucket_plan.json", dist::plan_to_json(ddp.plan(), ddp.parameter_infos()));
+}
+
+void RunLog::step(const StepReport& r, const dist::StepRecord& sync) {
+  if (!speaks_) return;
+  const double rate = 1000.0 * static_cast<double>(r.images) / r.step_ms;
+  const double comm_ms = dist::milliseconds(sync.communication()),
+               hidden_ms = dist::milliseconds(sync.hidden());
+  if (metrics_) {
+    // Flushed line by line: a killed run leaves whole lines.
+    fmt::print(metrics_.get(),
+               "{{\"step\": {}, \"epoch\": {}, \"loss\": {:.9g}, \"lr\": {:.6g}, \"step_ms\": {:.3f}, "
+               "\"images_per_s\": {:.2f}, "
+               "\"comm_ms\": {:.3f}, \"hidden_ms\": {:.3f}}}\n",
+               r.step, r.epoch, r.loss, r.lr, r.step_ms, rate, comm_ms, hidden_ms);
+    BRIGADE_CHECK(std::fflush(metrics_.get()) == 0, "--out: cannot write metrics.jsonl; ",
+                  std::strerror(errno));
+  }
+  if (!per_step_) return;
+  const double hidden_percent = comm_ms > 0 ? 100 * hidden_ms / comm_ms : 0;
+  line(
+      fmt::format("step {:>5}/{}  epoch {:>3}  loss {:.4f}  lr {:.5f}  {:8.1f} ms  {:7.1f} images/s  comm "
+                  "{:6.1f} ms, {:3.0f} % hidden",
+                  r.step, r.steps, r.epoch + 1, r.loss, r.lr, r.step_ms, rate, comm_ms, hidden_percent));
+}
+
+void RunLog::evaluation(const EvaluationReport& r) {
+  if (!speaks_) return;
+  const double accuracy = static_cast<double>(r.correct) / static_cast<double>(r.images);
+  if (metrics_) {
+    fmt::print(metrics_.get(), "{{\"epoch\": {}, \"test_loss\": {:.9g}, \"test_accuracy\": {:.9g}}}\n",
+               r.epoch, r.loss, accuracy);
+    BRIGADE_CHECK(std::fflush(metrics_.get()) == 0, "--out: cannot write metrics.jsonl; ",
+                  std::strerror(errno));
+  }
+  line(fmt::format("epoch {:>3}  test loss {:.4f}  test accuracy {:.2f} % ({} of {})  in {:.1f} s",
+                   r.epoch + 1, r.loss, 100 * accuracy, r.correct, r.images, r.seconds));
+}
+
+}  // namespace brigade::apps

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// apps/common/run_main.h - the one place that catches errors, prints them and ends the process.
+#pragma once
+
+#include <functional>
+
+namespace brigade::apps {
+
+/// Runs `body`. Exit codes: 0 success, 1 failure, 2 usage error. A failure prints one line, "[rank 2/4] …" in
+/// a job of several processes, and ends this process at once, so that its launcher ends the peers: nothing is
+/// left that could wait.
+int run_main(const std::function<void()>& body);
+
+}  // namespace brigade::apps

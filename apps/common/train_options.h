@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// apps/common/train_options.h - the command line of train_resnet18 as a value.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "core/dtype.h"
+#include "data/augment.h"
+#include "dist/ddp.h"
+#include "dist/launch.h"
+
+namespace brigade::apps {
+
+/// Every flag, with its default. Checked: values are in range and go together.
+struct TrainOptions {
+  // Data
+  std::string data;                       ///< Empty: looked for (data/find_data.h).
+  std::optional<std::int64_t> synthetic;  ///< Number of training images to generate.
+  bool cifar100 = false;
+  std::int64_t limit_train = std::numeric_limits<std::int64_t>::max();
+  std::int64_t limit_test = std::numeric_limits<std::int64_t>::max();
+  bool augment = true;
+  bool shuffle = true;
+  double noise_std = 0;
+  std::int64_t cutout = 0;
+
+  // Model
+  std::string model = "resnet18";
+  std::string stem = "cifar";
+  DType precision = DType::f32;
+  bool checkpoint_activations = false;
+  std::string init, save;  ///< safetensors files; empty: none.
+
+  // Optimisation
+  std::int64_t epochs = 1;
+  std::int64_t steps = 0;         ///< 0: given by epochs.
+  std::int64_t batch_size = 128;  ///< Per rank and micro-step.
+  std::int64_t accumulate = 1;
+  std::string optimizer = "sgd";
+  std::string schedule = "cosine";
+  double lr = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 5e-4;
+  double label_smoothing = 0;
+  bool nesterov = false;
+  bool norm_decay = true;
+  double clip_norm = 0;  ///< 0: off.
+  double ema = 0;        ///< Decay of the parameter average; 0: off.
+  std::uint64_t seed = 0;
+
+  // Ranks
+  std::string sync = "bucketed";
+  double bucket_mb = 4;
+  double first_bucket_mb = 1;
+  bool find_unused = false;
+  std::string backend = "auto";
+  std::string algorithm = "auto";
+  std::string device = "auto";
+  int ranks = 1;
+  int threads = 0;       ///< Per rank; 0: cores / ranks on this host.
+  double timeout = 120;  ///< Seconds.
+  bool deterministic = false;
+
+  // Output
+  std::string out;              ///< Empty: no files.
+  std::int64_t eval_every = 1;  ///< Epochs; 0: at the end only.
+  bool print_plan = false;
+  bool quiet = false;
+
+  dist::LaunchOptions launch() const;
+  dist::DdpOptions ddp() const;
+  data::AugmentOptions augmentation() const;
+  std::string to_json() const;  ///< config.json
+};
+
+/// Thrown where the program should print `text` and end with `code` (0 for --help, 2 for a usage error).
+struct EarlyExit {
+  int code = 0;
+  std::string text;
+};
+
+/// Throws EarlyExit.
+TrainOptions parse_train_options(int argc, char** argv);
+
+}  // namespace brigade::apps
