@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// kernels/functor/optimizer.h - one parameter's optimizer step as scalar maths, for every device.
+// The formulas are PyTorch's. Read before: kernels/kernels.h.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/kernels.h"
+
+namespace brigade::functor {
+
+/// SGD with momentum (Sutskever et al., 2013, in PyTorch's form):
+///   g += weight_decay p;  buf = first step ? g : momentum buf + (1 - dampening) g
+///   p -= lr (nesterov ? g + momentum buf : buf)
+/// Without momentum the direction is g and `buf` is not touched.
+template <class T>
+struct Sgd {
+  SgdConstants k;
+
+  BRIGADE_HD void operator()(T grad, T& buf, T& p) const {
+    const T g = grad + T(k.weight_decay) * p;
+    buf = k.first_step ? g : T(k.momentum) * buf + (T{1} - T(k.dampening)) * g;
+    p -= T(k.lr) * (k.nesterov ? g + T(k.momentum) * buf : buf);
+  }
+  BRIGADE_HD void operator()(T grad, T& p) const { p -= T(k.lr) * (grad + T(k.weight_decay) * p); }
+};
+
+/// AdamW (Loshchilov and Hutter, 2019): the decay is applied to the parameter, not to the gradient.
+///   p *= 1 - lr weight_decay;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g²
+///   p -= lr / bc1 m / (sqrt(v) / sqrt(bc2) + epsilon)
+template <class T>
+struct Adamw {
+  AdamwConstants k;
+
+  BRIGADE_HD void operator()(T g, T& m, T& v, T& p) const {
+    m = T(k.beta1) * m + (T{1} - T(k.beta1)) * g;
+    v = T(k.beta2) * v + (T{1} - T(k.beta2)) * g * g;
+    const T step = T(k.lr) / T(k.bias_correction1);
+    const T scale = std::sqrt(v) / std::sqrt(T(k.bias_correction2)) + T(k.epsilon);
+    p = p * (T{1} - T(k.lr) * T(k.weight_decay)) - step * m / scale;
+  }
+};
+
+}  // namespace brigade::functor

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+// kernels/ops_classification.cpp - softmax, cross entropy and embedding: labels and ids are checked here,
+// before a kernel could read past a row (an index out of range must be an error where it was made, not a
+// crash later).
+#include "kernels/ops_check.h"
+
+namespace brigade::ops {
+namespace {
+
+void check_rows(std::string_view op, const Tensor& x) {
+  check_floating(op, x);
+  BRIGADE_CHECK(x.dims() >= 1 && x.size(-1) >= 1, op, ": needs [.., D] with D at least 1; got ", x);
+}
+
+void check_ids(std::string_view op, const Tensor& ids) {
+  check_defined(op, ids);
+  BRIGADE_CHECK(ids.dtype() == DType::i64, op, ": ids must be i64; got ", ids);
+}
+
+// The value at flat row-major position `at`.
+std::int64_t id_at(const Tensor& ids, std::int64_t at) {
+  return static_cast<std::int64_t>(reshape(ids, {-1}).select(0, at).item());
+}
+
+void check_labels(const Tensor& rows, const Tensor& labels, double smoothing, std::int64_t ignore_index) {
+  check_rows("cross_entropy", rows);
+  check_ids("cross_entropy", labels);
+  BRIGADE_CHECK(rows.dims() == 2 && labels.dims() == 1 && rows.size(0) == labels.size(0),
+                "cross_entropy: needs logits [R, C] and labels [R]; got ", rows, " and ", labels);
+  BRIGADE_CHECK(labels.device() == rows.device(), "cross_entropy: labels must be on ", rows.device(),
+                "; got ", labels.device());
+  BRIGADE_CHECK(smoothing >= 0 && smoothing <= 1, "cross_entropy: smoothing must lie in [0, 1]; got ",
+                smoothing);
+  const std::int64_t bad = kernels(rows.device()).find_out_of_range(labels, rows.size(1), ignore_index);
+  BRIGADE_CHECK(bad < 0, "cross_entropy: labels must lie in [0, ", rows.size(1), ") or be ignore_index ",
+                ignore_index, "; got label ", id_at(labels, bad), " at sample ", bad, " with ", rows.size(1),
+                " classes");
+}
+
+template <class Kernel>
+Tensor row_gradient(std::string_view op, const Tensor& dy, const Tensor& y, Kernel KernelTable::*kernel) {
+  check_rows(op, y);
+  check_same(op, dy, y);
+  Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
+  (kernels(y.device()).*kernel)(contiguous(dy), contiguous(y), dx);
+  return dx;
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x) {
+  check_rows("softmax", x);
+  Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
+  kernels(x.device()).softmax(contiguous(x), out);
+  return out;
+}
+
+Tensor log_softmax(const Tensor& x) {
+  check_rows("log_softmax", x);
+  Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
+  kernels(x.device()).log_softmax(contiguous(x), out);
+  return out;
+}
+
+Tensor softmax_grad(const Tensor& dy, const Tensor& y) {
+  return row_gradient("softmax_grad", dy, y, &KernelTable::softmax_grad);
+}
+
+Tensor log_softmax_grad(const Tensor& dy, const Tensor& y) {
+  return row_gradient("log_softmax_grad", dy, y, &KernelTable::log_softmax_grad);
+}
+
+CrossEntropy cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
+                           std::int64_t ignore_index) {
+  check_labels(logits, labels, smoothing, ignore_index);
+  // 16-bit logits get an f32 loss and f32 log-probabilities: their differences are what the gradient is made
+  // of.
+  const DType dtype = parameter_dtype(logits.dtype());
+  CrossEntropy result{Tensor::empty({}, dtype, logits.device()),
+                      Tensor::empty(logits.shape(), dtype, logits.device())};
+  kernels(logits.device())
+      .cross_entropy(contiguous(logits), contiguous(labels), smoothing, ignore_index, result.loss,
+                     result.log_probs);
+  return result;
+}
+
+Tensor cross_entropy_grad(double dloss, const CrossEntropy& forward, const Tensor& labels, double smoothing,
+                          std::int64_t ignore_index, DType dtype) {
+  check_labels(forward.log_probs, labels, smoothing, ignore_index);
+  BRIGADE_CHECK(is_floating(dtype), "cross_entropy_grad: needs a floating dtype; got ", dtype);
+  Tensor dlogits = Tensor::empty(forward.log_probs.shape(), dtype, forward.log_probs.device());
+  kernels(dlogits.device())
+      .cross_entropy_grad(dloss, forward.log_probs, contiguous(labels), smoothing, ignore_index, dlogits);
+  return dlogits;
+}
+
+Tensor embedding(const Tensor& w, const Tensor& ids) {
+  check_floating("embedding", w);
+  check_ids("embedding", ids);
+  BRIGADE_CHECK(w.dims() == 2, "embedding: weight is [V, D]; got ", w);
+  BRIGADE_CHECK(w.device() == ids.device(), "embedding: ids must be on ", w.device(), "; got ", ids.device());
+  // No value is allowed beside the range, so name one that lies in it or, for an empty table, none that can
+  // match.
+  const std::int64_t bad = kernels(w.device()).find_out_of_range(ids, w.size(0), 0);
+  BRIGADE_CHECK(bad < 0 && (w.size(0) > 0 || ids.numel() == 0), "embedding: ids must lie in [0, ", w.size(0),
+                "); got id ", bad < 0 ? 0 : id_at(ids, bad), " at position ", bad < 0 ? 0 : bad, " of ",
+                ids.shape());
+  Shape shape = ids.shape();
+  shape.push_back(w.size(1));
+  Tensor out = Tensor::empty(shape, w.dtype(), w.device());
+  kernels(w.device()).embedding(contiguous(w), contiguous(ids), out);
+  return out;
+}
+
+void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw) {
+  check_floating("embedding_grad", dy);
+  check_ids("embedding_grad", ids);
+  check_floating("embedding_grad", dw);
+  BRIGADE_CHECK(dw.dims() == 2 && dw.is_contiguous(), "embedding_grad: dw must be contiguous [V, D]; got ",
+                dw);
+  Shape shape = ids.shape();
+  shape.push_back(dw.size(1));
+  BRIGADE_CHECK(dy.shape() == shape && dy.device() == dw.device() && ids.device() == dw.device(),
+                "embedding_grad: dy must be ", shape, "; got ", dy);
+  BRIGADE_CHECK(dy.dtype() == dw.dtype(), "embedding_grad: dtypes must be equal; got ", dy, " and ", dw);
+  const std::int64_t bad = kernels(dw.device()).find_out_of_range(ids, dw.size(0), 0);
+  BRIGADE_CHECK(bad < 0, "embedding_grad: ids must lie in [0, ", dw.size(0), "); got id ", id_at(ids, bad),
+                " at position ", bad);
+  kernels(dw.device()).embedding_grad(contiguous(dy), contiguous(ids), dw);
+  dw.bump_version();
+}
+
+}  // namespace brigade::ops

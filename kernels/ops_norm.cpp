@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// kernels/ops_norm.cpp - batch and layer norm: shapes of parameters and statistics.
+#include "kernels/ops_check.h"
+
+namespace brigade::ops {
+namespace {
+
+// Returns [C].
+Shape check_batch(std::string_view op, const Tensor& x) {
+  check_floating(op, x);
+  BRIGADE_CHECK(x.dims() == 4 || x.dims() == 2, op, ": needs [N, C, H, W] or [N, C]; got ", x);
+  return {x.size(1)};
+}
+
+void check_written(std::string_view op, std::string_view what, const Tensor& t, const Shape& shape,
+                   const Tensor& x) {
+  check_parameter(op, what, t, shape, x);
+  BRIGADE_CHECK(t.is_contiguous(), op, ": ", what, " must be contiguous; got strides ", t.strides());
+}
+
+}  // namespace
+
+Normalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
+                            double epsilon, Tensor& running_mean, Tensor& running_var) {
+  constexpr std::string_view op = "batch_norm";
+  const Shape channels = check_batch(op, x);
+  check_parameter(op, "gamma", gamma, channels, x);
+  check_parameter(op, "beta", beta, channels, x);
+  BRIGADE_CHECK(running_mean.defined() == running_var.defined(),
+                "batch_norm: running_mean and running_var must both be there or both be undefined");
+  if (running_mean.defined()) {
+    check_written(op, "running_mean", running_mean, channels, x);
+    check_written(op, "running_var", running_var, channels, x);
+  }
+  // The unbiased variance of one value is 0 / 0, and its standardised value is always 0.
+  BRIGADE_CHECK(x.numel() > x.size(1), "batch_norm: training needs more than one value a channel; got x ",
+                x.shape());
+  const DType statistic = parameter_dtype(x.dtype());
+  Normalized result{empty_like(x), Tensor::empty(channels, statistic, x.device()),
+                    Tensor::empty(channels, statistic, x.device())};
+  kernels(x.device())
+      .batch_norm_train(dense(x), contiguous(gamma), contiguous(beta), momentum, epsilon, running_mean,
+                        running_var, result.out, result.mean, result.invstd);
+  if (running_mean.defined()) {
+    running_mean.bump_version();
+    running_var.bump_version();
+  }
+  return result;
+}
+
+Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+                       const Tensor& running_var, double epsilon) {
+  constexpr std::string_view op = "batch_norm";
+  const Shape channels = check_batch(op, x);
+  check_parameter(op, "gamma", gamma, channels, x);
+  check_parameter(op, "beta", beta, channels, x);
+  check_parameter(op, "running_mean", running_mean, channels, x);
+  check_parameter(op, "running_var", running_var, channels, x);
+  Tensor out = empty_like(x);
+  kernels(x.device())
+      .batch_norm_eval(dense(x), contiguous(gamma), contiguous(beta), contiguous(running_mean),
+                       contiguous(running_var), epsilon, out);
+  return out;
+}
+
+Tensor batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                       const Tensor& invstd, Tensor& dgamma, Tensor& dbeta) {
+  constexpr std::string_view op = "batch_norm_grad";
+  const Shape channels = check_batch(op, x);
+  check_same(op, dy, x);
+  check_parameter(op, "gamma", gamma, channels, x);
+  check_parameter(op, "mean", mean, channels, x);
+  check_parameter(op, "invstd", invstd, channels, x);
+  check_written(op, "dgamma", dgamma, channels, x);
+  check_written(op, "dbeta", dbeta, channels, x);
+  Tensor dx = empty_like(x);
+  kernels(x.device())
+      .batch_norm_grad(contiguous(dy, x.memory_format()), dense(x), contiguous(gamma), contiguous(mean),
+                       contiguous(invstd), dx, dgamma, dbeta);
+  dgamma.bump_version();
+  dbeta.bump_version();
+  return dx;
+}
+
+Normalized layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon) {
+  constexpr std::string_view op = "layer_norm";
+  check_floating(op, x);
+  BRIGADE_CHECK(x.dims() >= 1 && x.size(-1) >= 1, "layer_norm: needs x [.., D] with D at least 1; got ", x);
+  check_parameter(op, "gamma", gamma, {x.size(-1)}, x);
+  check_parameter(op, "beta", beta, {x.size(-1)}, x);
+  const Shape rows{x.numel() / x.size(-1)};
+  const DType statistic = parameter_dtype(x.dtype());
+  Normalized result{Tensor::empty(x.shape(), x.dtype(), x.device()),
+                    Tensor::empty(rows, statistic, x.device()), Tensor::empty(rows, statistic, x.device())};
+  kernels(x.device())
+      .layer_norm(contiguous(x), contiguous(gamma), contiguous(beta), epsilon, result.out, result.mean,
+                  result.invstd);
+  return result;
+}
+
+Tensor layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                       const Tensor& invstd, Tensor& dgamma, Tensor& dbeta) {
+  constexpr std::string_view op = "layer_norm_grad";
+  check_floating(op, x);
+  check_same(op, dy, x);
+  BRIGADE_CHECK(x.dims() >= 1 && x.size(-1) >= 1, "layer_norm_grad: needs x [.., D] with D at least 1; got ",
+                x);
+  const Shape width{x.size(-1)}, rows{x.numel() / x.size(-1)};
+  check_parameter(op, "gamma", gamma, width, x);
+  check_parameter(op, "mean", mean, rows, x);
+  check_parameter(op, "invstd", invstd, rows, x);
+  check_written(op, "dgamma", dgamma, width, x);
+  check_written(op, "dbeta", dbeta, width, x);
+  Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
+  kernels(x.device())
+      .layer_norm_grad(contiguous(dy), contiguous(x), contiguous(gamma), contiguous(mean), contiguous(invstd),
+                       dx, dgamma, dbeta);
+  dgamma.bump_version();
+  dbeta.bump_version();
+  return dx;
+}
+
+}  // namespace brigade::ops

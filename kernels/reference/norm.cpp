@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// kernels/reference/norm.cpp - batch norm (Ioffe and Szegedy, 2015) and layer norm (Ba et al., 2016).
+// Both standardise groups of values: those of one channel, or those of one row. With n values in a group:
+//   xhat = (x - mean) invstd,   y = gamma xhat + beta,   g = dy gamma
+//   dx = invstd (g - sum(g) / n - xhat sum(g xhat) / n),   dgamma = sum(dy xhat),   dbeta = sum(dy)
+#include <cmath>
+
+#include "kernels/reference/elements.h"
+#include "kernels/reference/reference.h"
+
+namespace brigade::reference {
+namespace {
+
+struct Moments {
+  double mean, variance;  // Biased: divided by n.
+};
+
+// Two passes: the variance of values with a large mean must not be a difference of two large sums.
+template <class F>
+Moments moments(std::int64_t n, F&& value) {
+  double sum = 0, squares = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += value(i);
+  const double mean = sum / static_cast<double>(n);
+  for (std::int64_t i = 0; i < n; ++i) squares += (value(i) - mean) * (value(i) - mean);
+  return {mean, squares / static_cast<double>(n)};
+}
+
+// Batch norm's x as [C, N, H, W]; one channel is then select(0, c), [N, H, W].
+Tensor by_channel(const Tensor& x) {
+  return x.dims() == 4 ? x.permute({1, 0, 2, 3}) : x.transpose(0, 1).unsqueeze(-1).unsqueeze(-1);
+}
+
+// Element i (row-major) of the channel [N, H, W] as an index.
+double value(const Tensor& channel, std::int64_t i) {
+  const std::int64_t h = channel.size(1), w = channel.size(2);
+  return get(channel, i / (h * w), i / w % h, i % w);
+}
+void write(const Tensor& channel, std::int64_t i, double to) {
+  const std::int64_t h = channel.size(1), w = channel.size(2);
+  set(channel, to, i / (h * w), i / w % h, i % w);
+}
+
+}  // namespace
+
+void batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
+                      double epsilon, Tensor& running_mean, Tensor& running_var, Tensor& out, Tensor& mean,
+                      Tensor& invstd) {
+  const Tensor xs = by_channel(x), ys = by_channel(out);
+  for (std::int64_t c = 0; c < xs.size(0); ++c) {
+    const Tensor in = xs.select(0, c), to = ys.select(0, c);
+    const std::int64_t n = in.numel();
+    const Moments m = moments(n, [&](std::int64_t i) { return value(in, i); });
+    const double scale = 1 / std::sqrt(m.variance + epsilon);
+    for (std::int64_t i = 0; i < n; ++i)
+      write(to, i, get(gamma, c) * (value(in, i) - m.mean) * scale + get(beta, c));
+    set(mean, m.mean, c);
+    set(invstd, scale, c);
+    if (running_mean.defined()) {
+      const double unbiased = m.variance * static_cast<double>(n) / static_cast<double>(n - 1);
+      set(running_mean, (1 - momentum) * get(running_mean, c) + momentum * m.mean, c);
+      set(running_var, (1 - momentum) * get(running_var, c) + momentum * unbiased, c);
+    }
+  }
+}
+
+void batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+                     const Tensor& running_var, double epsilon, Tensor& out) {
+  const Tensor xs = by_channel(x), ys = by_channel(out);
+  for (std::int64_t c = 0; c < xs.size(0); ++c) {
+    const Tensor in = xs.select(0, c), to = ys.select(0, c);
+    const double scale = get(gamma, c) / std::sqrt(get(running_var, c) + epsilon);
+    for (std::int64_t i = 0; i < in.numel(); ++i)
+      write(to, i, (value(in, i) - get(running_mean, c)) * scale + get(beta, c));
+  }
+}
+
+void batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                     const Tensor& invstd, Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
+  const Tensor xs = by_channel(x), dys = by_channel(dy), dxs = by_channel(dx);
+  for (std::int64_t c = 0; c < xs.size(0); ++c) {
+    const Tensor in = xs.select(0, c), d = dys.select(0, c), to = dxs.select(0, c);
+    const std::int64_t n = in.numel();
+    const double shift = get(mean, c), scale = get(invstd, c);
+    double sum = 0, dot = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      sum += value(d, i);
+      dot += value(d, i) * (value(in, i) - shift) * scale;
+    }
+    const auto count = static_cast<double>(n);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double xhat = (value(in, i) - shift) * scale;
+      write(to, i, get(gamma, c) * scale * (value(d, i) - sum / count - xhat * dot / count));
+    }
+    set(dgamma, dot, c);
+    set(dbeta, sum, c);
+  }
+}
+
+void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& out,
+                Tensor& mean, Tensor& invstd) {
+  const std::int64_t width = x.size(-1), rows = mean.numel();
+  const Tensor in = x.view({rows, width}), to = out.view({rows, width});
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const Moments m = moments(width, [&](std::int64_t i) { return get(in, r, i); });
+    const double scale = 1 / std::sqrt(m.variance + epsilon);
+    for (std::int64_t i = 0; i < width; ++i)
+      set(to, get(gamma, i) * (get(in, r, i) - m.mean) * scale + get(beta, i), r, i);
+    set(mean, m.mean, r);
+    set(invstd, scale, r);
+  }
+}
+
+void layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                     const Tensor& invstd, Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
+  const std::int64_t width = x.size(-1), rows = mean.numel();
+  const Tensor in = x.view({rows, width}), d = dy.view({rows, width}), to = dx.view({rows, width});
+  Tensor scales = Tensor::zeros({width}, DType::f64), shifts = Tensor::zeros({width}, DType::f64);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto xhat = [&](std::int64_t i) { return (get(in, r, i) - get(mean, r)) * get(invstd, r); };
+    double sum = 0, dot = 0;
+    for (std::int64_t i = 0; i < width; ++i) {
+      const double g = get(d, r, i) * get(gamma, i);
+      sum += g;
+      dot += g * xhat(i);
+      add_to(scales, get(d, r, i) * xhat(i), i);
+      add_to(shifts, get(d, r, i), i);
+    }
+    const auto count = static_cast<double>(width);
+    for (std::int64_t i = 0; i < width; ++i)
+      set(to, get(invstd, r) * (get(d, r, i) * get(gamma, i) - sum / count - xhat(i) * dot / count), r, i);
+  }
+  copy(scales, dgamma);
+  copy(shifts, dbeta);
+}
+
+}  // namespace brigade::reference

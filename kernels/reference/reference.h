@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// kernels/reference/reference.h - the naive loops behind reference_kernels(), one function a slot of
+// KernelTable. They compute floats in double and integers in i64, one element after another: the CPU's fast
+// kernels are tested against them, and a reader finds the plain meaning of each slot here. Read before:
+// kernels/kernels.h.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace brigade::reference {
+
+// elementwise.cpp
+void fill(Tensor& out, double value);
+void copy(const Tensor& x, Tensor& out);
+void unary(Unary op, const Tensor& x, Tensor& out);
+void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& out);
+void binary_scalar(Binary op, const Tensor& a, double b, Tensor& out);
+void where(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& out);
+
+// random.cpp
+void random_uniform(std::uint64_t seed, std::uint64_t stream, double low, double high, Tensor& out);
+void random_normal(std::uint64_t seed, std::uint64_t stream, double mean, double std, Tensor& out);
+void dropout(std::uint64_t seed, std::uint64_t stream, double p, const Tensor& x, Tensor& out);
+
+// reduce.cpp
+void reduce(Reduction op, const Tensor& x, Tensor& out);
+void argmax(const Tensor& x, int dim, Tensor& out);
+double sum_of_squares(const Tensor& x);
+
+// matmul.cpp
+void matmul(const Tensor& a, const Tensor& b, double beta, Tensor& out);
+void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out);
+void linear_grad_input(const Tensor& dy, const Tensor& w, Tensor& dx);
+void linear_grad_weight(const Tensor& dy, const Tensor& x, Tensor& dw);
+void bias_grad(const Tensor& dy, Tensor& db);
+
+// conv.cpp
+void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
+void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
+void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
+
+// pool.cpp
+void max_pool2d(const Tensor& x, const Window& window, Tensor& out, Tensor& index);
+void max_pool2d_grad(const Tensor& dy, const Tensor& index, Tensor& dx);
+void avg_pool2d(const Tensor& x, const Window& window, Tensor& out);
+void avg_pool2d_grad(const Tensor& dy, const Window& window, Tensor& dx);
+void adaptive_avg_pool2d(const Tensor& x, Tensor& out);
+void adaptive_avg_pool2d_grad(const Tensor& dy, Tensor& dx);
+
+// norm.cpp
+void batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
+                      double epsilon, Tensor& running_mean, Tensor& running_var, Tensor& out, Tensor& mean,
+                      Tensor& invstd);
+void batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+                     const Tensor& running_var, double epsilon, Tensor& out);
+void batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                     const Tensor& invstd, Tensor& dx, Tensor& dgamma, Tensor& dbeta);
+void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& out,
+                Tensor& mean, Tensor& invstd);
+void layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                     const Tensor& invstd, Tensor& dx, Tensor& dgamma, Tensor& dbeta);
+
+// classification.cpp
+void softmax(const Tensor& x, Tensor& out);
+void log_softmax(const Tensor& x, Tensor& out);
+void softmax_grad(const Tensor& dy, const Tensor& y, Tensor& dx);
+void log_softmax_grad(const Tensor& dy, const Tensor& y, Tensor& dx);
+void cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing, std::int64_t ignore_index,
+                   Tensor& loss, Tensor& log_probs);
+void cross_entropy_grad(double dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
+                        std::int64_t ignore_index, Tensor& dlogits);
+
+// embedding.cpp
+void embedding(const Tensor& w, const Tensor& ids, Tensor& out);
+void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw);
+std::int64_t find_out_of_range(const Tensor& ids, std::int64_t limit, std::int64_t allowed);
+
+// optimizer.cpp
+void sgd(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& param);
+void adamw(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Tensor& param);
+void lerp(const Tensor& target, double weight, Tensor& average);
+
+}  // namespace brigade::reference
