@@ -3,7 +3,7 @@
 #include "nn/optim/flat_parameters.h"
 
 #include <algorithm>
-#include <set>
+#include <numeric>
 
 namespace brigade::optim {
 
@@ -73,6 +73,13 @@ FlatParameters::FlatParameters(std::vector<nn::NamedParameter> parameters, std::
     variable.bind_value(view(values_));
     variable.bind_grad(view(gradients_));
   }
+}
+
+std::vector<int> FlatParameters::in_registration_order() const {
+  std::vector<int> positions(entries_.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  std::sort(positions.begin(), positions.end(), [&](int a, int b) { return index_at(a) < index_at(b); });
+  return positions;
 }
 
 int FlatParameters::position_of(const Variable& variable) const {

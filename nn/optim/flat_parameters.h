@@ -41,6 +41,8 @@ class FlatParameters {
   }
   /// The index that the parameter had in the constructor's list.
   int index_at(int position) const { return entries_[static_cast<std::size_t>(position)].index; }
+  /// All positions, sorted by index_at(): for what must not depend on the flat order.
+  std::vector<int> in_registration_order() const;
   /// Position of a variable; -1 if it is not one of ours.
   int position_of(const Variable& variable) const;
 

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// nn/optim/catalog.h - optimizers by name, for programs. Read next: nn/optim/schedule.h.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "nn/optim/optimizer.h"
+
+namespace brigade::optim {
+
+/// What a program's flags can say; an optimizer takes what applies to it.
+struct OptimizerOptions {
+  double lr = 0.1;
+  double momentum = 0.9;  ///< sgd, lars
+  bool nesterov = false;  ///< sgd
+  double weight_decay = 0;
+  DecayOn decay_on = DecayOn::all;
+};
+
+struct NamedOptimizer {
+  std::string_view name;
+  std::unique_ptr<Optimizer> (*make)(FlatParameters& parameters, const OptimizerOptions& options);
+};
+
+/// For --help: brigade::choices(optimizers()).
+std::span<const NamedOptimizer> optimizers();
+
+/// Throws Error listing the choices for an unknown name. `parameters` must outlive the optimizer.
+std::unique_ptr<Optimizer> make_optimizer(std::string_view name, FlatParameters& parameters,
+                                          const OptimizerOptions& options);
+
+}  // namespace brigade::optim

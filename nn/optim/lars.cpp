@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// nn/optim/lars.cpp - SGD's kernel on a gradient scaled by the trust ratio, parameter by parameter.
+#include "nn/optim/lars.h"
+
+#include <cmath>
+
+#include "kernels/ops.h"
+
+namespace brigade::optim {
+
+Lars::Lars(FlatParameters& parameters, double lr, const LarsOptions& options)
+    : Optimizer(parameters, lr, options.decay_on), options_(options) {
+  BRIGADE_CHECK(options.momentum >= 0 && options.weight_decay >= 0 && options.trust > 0,
+                "lars: momentum and weight decay must be at least 0, trust positive; got momentum ",
+                options.momentum, ", weight decay ", options.weight_decay, ", trust ", options.trust);
+  if (options.momentum > 0) momentum_ = parameters.make_buffer();
+}
+
+double Lars::trust_ratio(int position) const {
+  if (!decays(position)) return 1;
+  const Variable& variable = parameters_->at(position).variable;
+  const double p = std::sqrt(ops::sum_of_squares(variable.value()));
+  const double g = std::sqrt(ops::sum_of_squares(variable.grad()));
+  return p > 0 && g > 0 ? options_.trust * p / (g + options_.weight_decay * p) : 1;
+}
+
+void Lars::update(Range range) {
+  const auto alone = [](int i) { return i; };  // The ratio is a parameter's own.
+  parameters_->for_each_run(range, alone, [&](Range run) {
+    const double ratio = trust_ratio(run.begin);
+    const SgdConstants constants{
+        .lr = static_cast<float>(lr_),
+        .momentum = static_cast<float>(options_.momentum),
+        .dampening = 0,
+        // ratio (g + decay p) = (ratio g) + (ratio decay) p
+        .weight_decay = static_cast<float>(decays(run.begin) ? ratio * options_.weight_decay : 0),
+        .nesterov = false,
+        .first_step = updates(run.begin) == 0,
+    };
+    Tensor values = parameters_->values(run);
+    Tensor momentum = options_.momentum > 0 ? momentum_.view(*parameters_, run) : Tensor();
+    const Tensor gradient =
+        parameters_->gradients(run);  // Not scaled in place: grad() stays what backward gave.
+    kernels(values.device())
+        .sgd(constants, ratio == 1 ? gradient : ops::mul(gradient, ratio), momentum, values);
+    finish_update(run);
+  });
+}
+
+NamedTensors Lars::state() {
+  NamedTensors out;
+  if (options_.momentum > 0) append_state(out, "momentum", momentum_);
+  append_updates(out);
+  return out;
+}
+
+}  // namespace brigade::optim
