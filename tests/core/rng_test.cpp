@@ -22,7 +22,7 @@ TEST_CASE("philox gives the known answers of Random123", "[core][rng]") {
           Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
-TEST_CASE("uniform01 covers [0, 1) and never reaches 1", "[core][rng]") {
+TEST_CASE("uniform01 begins at 0 and never reaches 1", "[core][rng]") {
   REQUIRE(uniform01(0) == 0.0f);
   REQUIRE(uniform01(0x80000000u) == 0.5f);
   REQUIRE(uniform01(0xffffffffu) == 1.0f - 0x1p-24f);

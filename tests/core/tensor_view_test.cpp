@@ -137,7 +137,7 @@ TEST_CASE("a transposed matrix reads its elements in the other order", "[core][t
   REQUIRE(iota({2, 3}).transpose(-1, -2).shape() == Shape{3, 2});
 }
 
-TEST_CASE("permute moves element [i, j, k] to [k, i, j]", "[core][tensor]") {
+TEST_CASE("permute moves element (i, j, k) to (k, i, j)", "[core][tensor]") {
   const Tensor t = iota({2, 3, 4}), p = t.permute({2, 0, -2});
   REQUIRE(p.shape() == Shape{4, 2, 3});
   const Values from = test::values(t), to = test::values(p);

@@ -1,6 +1,27 @@
 // SPDX-License-Identifier: MIT
-// tests/support/main.cpp - main() of every test program.
+// tests/support/main.cpp - main() of every test program, and skip().
 #define CATCH_CONFIG_RUNNER
+#include <atomic>
+#include <iostream>
+
+#include "tests/support/skip.h"
 #include "tests/support/test.h"
 
-int main(int argc, char** argv) { return Catch::Session().run(argc, argv); }
+namespace brigade::test {
+namespace {
+std::atomic<bool> skipped = false;
+}
+
+void skip(const std::string& reason) {
+  skipped = true;
+  std::cout << "skipped: " << reason << std::endl;
+}
+
+}  // namespace brigade::test
+
+int main(int argc, char** argv) {
+  // Catch returns the number of failed assertions: four of them must not look like kSkipCode.
+  const int failed = Catch::Session().run(argc, argv);
+  if (failed != 0) return 1;
+  return brigade::test::skipped ? brigade::test::kSkipCode : 0;
+}
