@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# scripts/train.sh [--ranks N] [ARGUMENTS OF train_resnet18…] - the main job from nothing: installs, builds, fetches
+# CIFAR-10 and trains ResNet-18 on 4 MPI ranks. Without arguments it ends in about five minutes on two cores;
+# `build/bin/train_resnet18 --help` lists what it takes. Set MPIRUN to use another launcher.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# A run that shows learning in minutes. Left out, as a group, if the user says how long to train.
+LENGTH=(--epochs=1 --limit-train=8192 --limit-test=2000)
+# Left out one by one, where the user gives the same flag.
+DEFAULTS=(--batch-size=16 --lr=0.05 "--out=$ROOT/runs/resnet18-$(date +%Y%m%d-%H%M%S)")
+
+# given FLAG…: whether the user gave one of these, as "--flag value" or "--flag=value".
+given() {
+  local flag argument
+  for flag in "$@"; do
+    for argument in "${arguments[@]}"; do
+      [[ $argument == "$flag" || $argument == "$flag"=* ]] && return 0
+    done
+  done
+  return 1
+}
+
+ranks=4
+arguments=()
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --ranks) [[ $# -gt 1 ]] || die "--ranks needs a number" && ranks=$2 && shift 2 ;;
+    --ranks=*) ranks=${1#*=} && shift ;;
+    *) arguments+=("$1") && shift ;;
+  esac
+done
+[[ $ranks =~ ^[1-9][0-9]*$ ]] || die "--ranks needs a number of at least 1; got $ranks"
+
+install_packages
+build train_resnet18
+
+# The program looks into $BRIGADE_DATA and the cache folder by itself. Without a network the download fails, and the
+# program then says in one line that it trains on synthetic images.
+if [[ -z ${BRIGADE_DATA:-} ]] && ! given --data --synthetic --cifar100 --help -h; then
+  "$ROOT/scripts/get_cifar10.sh" >/dev/null || true
+fi
+
+given --epochs --steps --limit-train || arguments=("${LENGTH[@]}" "${arguments[@]}")
+for default in "${DEFAULTS[@]}"; do
+  given "${default%%=*}" || arguments=("$default" "${arguments[@]}")
+done
+say "mpirun -np $ranks train_resnet18 ${arguments[*]}"
+mpi_run "$ranks" "$BUILD/bin/train_resnet18" "${arguments[@]}"
