@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// dist/launch.h - turns a program into ranks: n threads of this process, or this process as one rank of an MPI job.
-// Read before: dist/process_group.h. The backends that were compiled in are listed in dist/backends.cpp.
+// dist/launch.h - turns a program into ranks: n threads of this process, or this process as one rank of an
+// MPI job. Read before: dist/process_group.h. The backends that were compiled in are listed in
+// dist/backends.cpp.
 #pragma once
 
 #include <functional>
@@ -15,27 +16,48 @@ namespace brigade::dist {
 
 /// Where this process stands, read from the launcher's environment before MPI starts.
 struct LaunchEnvironment {
-  bool mpi = false;      ///< Started by mpirun / mpiexec / srun with a known PMI.
+  bool mpi = false;  ///< Started by mpirun / mpiexec / srun with a known PMI.
   int rank = 0, size = 1;
-  int local_size = 1;    ///< Ranks on this host.
+  int local_size = 1;  ///< Ranks on this host.
 };
 LaunchEnvironment launch_environment();
 
+/// This process's place in a job of several processes (MPI). MPI can be started only once in a process:
+/// whoever runs several groups one after another keeps one Job for all of them.
+class Job {
+ public:
+  virtual ~Job() = default;  ///< Never communicates; see finish().
+  /// The one thread that talks to the job.
+  virtual std::shared_ptr<Stream> stream() const = 0;
+  /// A group of all processes. Collective; runs on stream().
+  virtual std::unique_ptr<Transport> connect() = 0;
+  /// Ordered end on all processes. Blocks. Throws CommError if a group was aborted before.
+  virtual void finish() = 0;
+};
+
+/// Starts MPI. Blocks until all processes of the job have. Throws Error if the mpi backend is not compiled
+/// in.
+std::shared_ptr<Job> join_mpi_job();
+
 struct LaunchOptions {
   std::string backend = "auto";  ///< auto: mpi under mpirun, else threads.
-  int ranks = 1;                 ///< threads backend only.
-  std::string algorithm = "auto";  ///< all-reduce algorithm: auto (the backend's own), naive, ring, tree, halving_doubling.
+  int ranks = 1;                 ///< threads backend; under mpirun 1 or the number of processes.
+  std::string algorithm =
+      "auto";  ///< all-reduce algorithm: auto (the backend's own), naive, ring, tree, halving_doubling.
   GroupOptions group = {};
+  std::shared_ptr<Job> job =
+      nullptr;  ///< mpi backend: a job already joined. Else run_ranks joins and finishes one.
 };
 
 /// Names for `backend` and for `algorithm`, for --help and error messages.
 std::vector<std::string_view> backend_names();
 std::vector<std::string_view> algorithm_names();
 
-/// Runs `body(group)` on every rank that lives in this process and waits for all of them. Each rank's thread has
-/// set_num_threads(cores / local ranks) (at least 1). When a body throws, the group is aborted so that its peers end
-/// too, and the error that came first is rethrown (with "[rank r/n] " in front when there are several ranks).
-/// Returns normally only if every body did; the group is closed in order then.
+/// Runs `body(group)` on every rank that lives in this process and waits for all of them. Each rank's thread
+/// has set_num_threads(cores / local ranks) (at least 1). When a body throws, the group is aborted so that
+/// its peers end too, and the error that started it is rethrown (Error and CommError with "[rank r/n] " in
+/// front when there are several ranks). A body that never returns keeps run_ranks from returning: threads
+/// cannot be ended from outside. Returns normally only if every body did; the group is closed in order then.
 /// Throws Error for an unknown backend, a backend that is not compiled in, or ranks < 1.
 void run_ranks(const LaunchOptions& options, const std::function<void(ProcessGroup&)>& body);
 

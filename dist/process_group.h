@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dist/process_group.h - the only door through which ranks talk to each other: checks, a queue, and time stamps in
-// front of a Transport. Read before: dist/transport.h, dist/work.h. Read next: dist/grad_sync.h.
+// dist/process_group.h - the only door through which ranks talk to each other: checks, a queue, and time
+// stamps in front of a Transport. Read before: dist/transport.h, dist/work.h. Read next: dist/grad_sync.h.
 #pragma once
 
 #include <chrono>
@@ -15,36 +15,51 @@ namespace brigade::dist {
 
 struct GroupOptions {
   std::chrono::milliseconds timeout{120'000};  ///< How long Work::wait() waits for peers.
-  /// Before each collective the ranks compare {sequence, operation, dtype, count, root}; a mismatch becomes the
-  /// same CommError on all of them, naming both ranks' calls, instead of a hang or garbage.
+  /// Before each collective the ranks compare {sequence, operation, dtype, count, root}; a mismatch becomes
+  /// the same CommError on all of them, naming both ranks' calls, instead of a hang or garbage.
   bool check_calls = true;
 };
 
-/// What one rank calls, as compared between ranks and as named in errors.
+/// What one rank calls, as compared between ranks and as named in errors. Travels as plain bytes.
 struct CallRecord {
   std::int64_t sequence = 0;  ///< Counts the group's collectives from 0.
   char operation[24] = {};    ///< "all_reduce"
   DType dtype = DType::f32;
   Reduce op = Reduce::sum;
-  std::int64_t count = 0;
-  std::int32_t root = -1;  ///< -1: none.
-  std::string text() const;  ///< "all_reduce(sum) f32 x 1023"
+  std::int32_t root = -1;    ///< -1: none.
+  std::int64_t count = -1;   ///< Elements of the tensor whose size all ranks share; -1: no tensor.
+  std::string text() const;  ///< "all_reduce(sum) f32 x 1023", "broadcast f32 x 7, root 1", "barrier"
+  friend bool operator==(const CallRecord&, const CallRecord&) = default;
 };
+
+/// "rank 0 calls barrier, ranks 1, 2 call broadcast f32 x 7, root 1" if the calls differ; else empty.
+std::string describe_mismatch(const std::vector<CallRecord>& calls);
+
+struct GroupState;
 
 /// A fixed set of ranks.
 ///
-/// Order    Every rank calls the same collectives in the same order. They run one after another, in that order, on
+/// Order    Every rank calls the same collectives in the same order. They run one after another, in that
+/// order, on
 ///          the group's communication stream; the caller goes on at once and waits on the returned Work.
-/// Buffers  Contiguous, on the group's device; alive and untouched from the call until the Work is done. Results
-///          are written in place.
-/// Errors   Error for a local mistake, before any byte is sent. CommError (from Work::wait) when a peer is lost,
-///          calls something else, or the time-out passes.
+/// Buffers  Contiguous (or channels_last, alike on all ranks), on the group's device; untouched from the call
+/// until
+///          the Work is done, which keeps them alive. Results are written in place. See Transport for
+///          aliases.
+/// Errors   Error for a local mistake, before any byte is sent. CommError (from Work::wait) when a peer is
+/// lost,
+///          calls something else, or the time-out passes. After one failed call all later ones fail with its
+///          reason. A mismatch found by check_calls leaves the connection whole, so that close() still works
+///          in order.
+/// Threads  One thread calls; abort() may come from any.
 /// Label    Appears in errors and in the ledger: "bucket 2 (layer4.1.conv2.weight …)".
 class ProcessGroup {
  public:
   using Connect = std::function<std::unique_ptr<Transport>()>;
-  /// Runs `connect` on the new communication stream (for MPI, the one thread that ever calls it). Blocks.
-  explicit ProcessGroup(const Connect& connect, GroupOptions options = {});
+  /// Runs `connect` on the communication stream: a new one, or `stream` (for MPI, whose one thread several
+  /// groups share). Blocks; throws what connect throws, and CommError if it does not end within the time-out.
+  explicit ProcessGroup(const Connect& connect, GroupOptions options = {},
+                        std::shared_ptr<Stream> stream = nullptr);
   ~ProcessGroup();  ///< Never communicates: see close(). Aborts if the group was not closed.
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -77,21 +92,19 @@ class ProcessGroup {
   void abort(const std::string& reason) noexcept;
 
  private:
-  struct Call;
-  Work enqueue(const char* operation, const Tensor& shown, Reduce op, int root, std::string label,
-               std::function<void(Transport&)> run);
-  Work enqueue_unchecked(std::string what, std::function<void(Transport&)> run);
-  void compare_calls(const CallRecord& mine, const std::string& label);
-  void check_tensor(const char* operation, const Tensor& t) const;
-  void check_root(const char* operation, int root) const;
+  using Run = std::function<void(Transport&)>;
+  enum class RunIf { healthy, always };
+  Work collective(const char* operation, const Tensor* shown, Reduce op, int root, std::string label,
+                  Run run);
+  Work enqueue(std::string what, Run run, RunIf condition = RunIf::healthy);
+  void check_rank(const char* operation, const char* what, int rank) const;
 
   GroupOptions options_;
-  std::unique_ptr<Transport> transport_;
-  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<GroupState> state_;  // Shared with queued calls and with Work.
+  std::shared_ptr<Stream> stream_;
   int rank_ = 0, size_ = 1;
   std::string backend_;
   std::int64_t next_sequence_ = 0;
-  bool closed_ = false;
 };
 
 }  // namespace brigade::dist

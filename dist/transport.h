@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// dist/transport.h - how bytes move between ranks: one implementation per backend (threads, mpi, later nccl), and
-// decorators (algorithms/, emulated/). Blocking and unchecked: dist/process_group.h queues, checks and times.
-// Read before: core/tensor.h. Read next: dist/process_group.h.
+// dist/transport.h - how bytes move between ranks: one implementation per backend (threads, mpi, later nccl),
+// and decorators (algorithms/, emulated/). Blocking and unchecked: dist/process_group.h queues, checks and
+// times. Read before: core/tensor.h. Read next: dist/process_group.h.
 #pragma once
 
-#include <chrono>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,15 +15,25 @@
 
 namespace brigade::dist {
 
+/// Elementwise operations. Sums and products of integers wrap around; the mean of integers truncates towards
+/// zero after the sum; min and max of floats are NaN where any rank has one. bool: sum = or, prod = and, no
+/// mean.
 enum class Reduce : std::uint8_t { sum, mean, min, max, prod };
+inline constexpr std::array kAllReduces{Reduce::sum, Reduce::mean, Reduce::min, Reduce::max, Reduce::prod};
 std::string_view name(Reduce op);
+inline void append_text(std::string& out, Reduce op) { out += name(op); }
 
 /// A fixed set of ranks, as seen by one of them.
 ///
 /// Threads  Every call comes from the one thread of the group's communication stream.
 /// Order    Every rank makes the same collective calls in the same order.
-/// Tensors  Dense, on the transport's device, same dtype and numel() on every rank unless said otherwise; any numel(),
-///          0 included. 16-bit floats are summed in f32 and rounded once. All ranks get bit-identical results.
+/// Tensors  Dense, on the transport's device, same dtype and numel() on every rank unless said otherwise; any
+/// numel(),
+///          0 included. Shapes do not matter, memory order does. 16-bit floats are summed in f32 and rounded
+///          once. All ranks get bit-identical results.
+/// Aliases  reduce_scatter's `out` may be exactly this rank's slice of t (which then changes), and
+/// all_gather's t
+///          exactly this rank's slice of `out`. No other overlap.
 /// Errors   CommError when a peer is lost or a peer's message does not fit.
 class Transport {
  public:
@@ -52,9 +62,11 @@ class Transport {
   virtual void all_to_all(const Tensor& t, Tensor& out) = 0;
   virtual void barrier() = 0;
 
-  /// Ends the group for everyone: blocked and later calls of all ranks throw CommError with `reason`, as far as the backend can
-  /// reach them. The one call that may come from any thread.
+  /// Ends the group for everyone: blocked and later calls of all ranks throw CommError with `reason`, as far
+  /// as the backend can reach them. May come from any thread, as may arrivals().
   virtual void abort(const std::string& reason) noexcept = 0;
+  /// Who is at the call that this rank waits in: "arrived: ranks 0, 2; missing: rank 1".
+  virtual std::string arrivals() const { return "which ranks arrived is not known to this backend"; }
   /// Ordered end: all ranks arrive here before any leaves. No call may follow.
   virtual void close() = 0;
 };

@@ -11,8 +11,9 @@
 
 namespace brigade::dist {
 
-/// A peer is lost, disagrees, or the time-out passed: nothing this rank did wrong by itself. The message names
-/// rank/size, collective, sequence number and label (bucket), and which ranks arrived where that is known.
+/// A peer is lost, disagrees, or the time-out passed: nothing this rank did wrong by itself. The message
+/// names rank/size, collective, sequence number and label (bucket), and which ranks arrived where that is
+/// known.
 class CommError : public Error {
  public:
   using Error::Error;
@@ -31,8 +32,8 @@ class Work {
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   bool done() const;
-  /// Blocks until the result is in place. Throws CommError if the collective failed or the group's time-out passes (counted
-  /// from the moment the wait begins).
+  /// Blocks until the result is in place. Throws CommError if the collective failed or the group's time-out
+  /// passes (counted from the moment the wait begins).
   void wait() const;
   /// Done when the collective has left the communication stream, failed or not. For streams to wait on.
   Event event() const;

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// dist/backends.cpp - which backends were compiled in. The only #if of dist.
+#include "dist/launch.h"
+
+#if BRIGADE_HAS_MPI
+#include "dist/mpi/mpi_job.h"
+#endif
+
+namespace brigade::dist {
+
+std::vector<std::string_view> backend_names() { return {"auto", "threads", "mpi"}; }
+
+std::shared_ptr<Job> join_mpi_job() {
+#if BRIGADE_HAS_MPI
+  return std::make_shared<MpiJob>();
+#else
+  fail("backend mpi: not compiled in; install an MPI library and configure with -DBRIGADE_WITH_MPI=ON");
+#endif
+}
+
+}  // namespace brigade::dist

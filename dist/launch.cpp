@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// dist/launch.cpp - ranks as threads of this process, or this process as a rank of an MPI job.
+#include "dist/launch.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <typeinfo>
+#include <utility>
+
+#include "core/parallel.h"
+#include "dist/algorithms/algorithms.h"
+#include "dist/threads/thread_transport.h"
+
+namespace brigade::dist {
+namespace {
+
+// The leading number of an environment variable ("4" and SLURM's "4(x2),3" give 4), or -1.
+int number(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return -1;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return end == text || value < 0 || value > 1'000'000 ? -1 : static_cast<int>(value);
+}
+
+// Launchers and the variables in which they tell rank, size and ranks on this host.
+struct Launcher {
+  const char *rank, *size, *local_size;
+};
+constexpr Launcher kLaunchers[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},  // OpenMPI's mpirun
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},                                     // MPICH, srun --mpi=pmi2
+    {"PMIX_RANK", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE"},                           // srun --mpi=pmix
+};
+
+std::unique_ptr<Transport> with_algorithm(std::unique_ptr<Transport> transport,
+                                          const std::string& algorithm) {
+  if (algorithm == "auto") return transport;
+  return make_algorithm_transport(std::move(transport), find_algorithm(algorithm));
+}
+
+std::string where(int rank, int size) { return size > 1 ? str("[rank ", rank, "/", size, "] ") : ""; }
+
+// The error with its rank in front. Types derived from ours and foreign ones pass unchanged: their callers
+// look for them.
+[[noreturn]] void rethrow_from(int rank, int size, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CommError& e) {
+    if (typeid(e) != typeid(CommError)) throw;
+    throw CommError(where(rank, size) + e.what());
+  } catch (const Error& e) {
+    if (typeid(e) != typeid(Error)) throw;
+    throw Error(where(rank, size) + e.what());
+  }
+}
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an unknown error";
+  }
+}
+
+bool is_comm_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CommError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// The body on one connected rank. A failure ends the group for the peers, after `failed` has been told.
+void run_rank(ProcessGroup& group, const std::function<void(ProcessGroup&)>& body,
+              const std::function<void(std::exception_ptr)>& failed) {
+  try {
+    body(group);
+    group.close();
+  } catch (...) {
+    failed(std::current_exception());
+    group.abort(
+        str("rank ", group.rank(), "/", group.size(), " failed: ", text_of(std::current_exception())));
+  }
+}
+
+void run_threads(const LaunchOptions& options, const std::function<void(ProcessGroup&)>& body) {
+  const int size = options.ranks;
+  const auto hub = make_hub(size);
+  std::mutex mutex;
+  int failed_rank = -1;
+  std::exception_ptr failure;
+  // Peers of a failed rank fail with CommErrors of their own, usually later: what is no CommError comes
+  // first.
+  const auto record = [&](int rank, const std::exception_ptr& error) {
+    std::lock_guard lock(mutex);
+    if (failure && (!is_comm_error(failure) || is_comm_error(error))) return;
+    failure = error;
+    failed_rank = rank;
+  };
+
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      pthread_setname_np(pthread_self(), str("rank", rank).c_str());
+      set_num_threads(std::max(1, available_cores() / size));
+      try {
+        ProcessGroup group(
+            [&] { return with_algorithm(make_thread_transport(hub, rank), options.algorithm); },
+            options.group);
+        run_rank(group, body, [&](const std::exception_ptr& error) { record(rank, error); });
+      } catch (...) {
+        record(rank, std::current_exception());  // No group: its peers end by their time-out.
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (failure) rethrow_from(failed_rank, size, failure);
+}
+
+void run_mpi(const LaunchOptions& options, const LaunchEnvironment& environment,
+             const std::function<void(ProcessGroup&)>& body) {
+  BRIGADE_CHECK(environment.mpi,
+                "backend mpi: needs a process started by mpirun; start it as mpirun -np N program");
+  BRIGADE_CHECK(options.ranks == 1 || options.ranks == environment.size,
+                "backend mpi: the number of ranks is mpirun's -np; got ranks ", options.ranks, " and -np ",
+                environment.size);
+  const std::shared_ptr<Job> job = options.job ? options.job : join_mpi_job();
+  set_num_threads(std::max(1, available_cores() / environment.local_size));
+  std::exception_ptr failure;
+  {
+    ProcessGroup group([&] { return with_algorithm(job->connect(), options.algorithm); }, options.group,
+                       job->stream());
+    run_rank(group, body, [&](std::exception_ptr error) { failure = std::move(error); });
+  }
+  if (failure) rethrow_from(environment.rank, environment.size, failure);
+  if (!options.job) job->finish();
+}
+
+}  // namespace
+
+LaunchEnvironment launch_environment() {
+  for (const Launcher& launcher : kLaunchers) {
+    const int rank = number(launcher.rank), size = number(launcher.size);
+    if (rank < 0 || size < 1) continue;
+    // One rank a host is the safe guess for who does not say: too many threads are slow, not wrong.
+    return {.mpi = true, .rank = rank, .size = size, .local_size = std::max(1, number(launcher.local_size))};
+  }
+  return {};
+}
+
+std::vector<std::string_view> algorithm_names() {
+  std::vector<std::string_view> names{"auto"};
+  for (const Algorithm& algorithm : algorithms()) names.push_back(algorithm.name);
+  return names;
+}
+
+void run_ranks(const LaunchOptions& options, const std::function<void(ProcessGroup&)>& body) {
+  BRIGADE_CHECK(options.ranks >= 1, "run_ranks: needs at least one rank; got ranks ", options.ranks);
+  if (options.algorithm != "auto")
+    static_cast<void>(find_algorithm(options.algorithm));  // Before anything starts.
+  const LaunchEnvironment environment = launch_environment();
+  if (options.backend == "mpi" || (options.backend == "auto" && environment.mpi)) {
+    run_mpi(options, environment, body);
+  } else {
+    std::string choices;
+    for (const std::string_view name : backend_names()) choices += str(choices.empty() ? "" : ", ", name);
+    BRIGADE_CHECK(options.backend == "threads" || options.backend == "auto",
+                  "backend: must be a known name; got \"", options.backend, "\"; choose from ", choices);
+    run_threads(options, body);
+  }
+}
+
+}  // namespace brigade::dist

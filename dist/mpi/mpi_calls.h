@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// dist/mpi/mpi_calls.h - MPI's error codes as CommError, and our types and operations in MPI's terms.
+#pragma once
+
+#include <mpi.h>
+
+#include "dist/transport.h"
+
+namespace brigade::dist {
+
+/// Throws CommError with MPI's own text unless `code` is MPI_SUCCESS: `check_mpi(MPI_Barrier(c),
+/// "MPI_Barrier")`.
+void check_mpi(int code, const char* call);
+
+/// The MPI type with the same bits. 16-bit floats travel as MPI_UINT16_T and are never reduced as such.
+MPI_Datatype mpi_type(DType dtype);
+
+/// MPI operations that run dist/reduce_buffers, so that bool, NaN and wrap-around mean the same as on every
+/// other backend. Made after MPI_Init; MPI_Finalize frees them.
+class MpiOps {
+ public:
+  MpiOps();
+  MPI_Op operator[](Reduce op) const { return ops_[static_cast<std::size_t>(op)]; }
+
+ private:
+  std::array<MPI_Op, kAllReduces.size()> ops_;
+};
+
+}  // namespace brigade::dist

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// dist/mpi/mpi_job.h - this process as one rank of an MPI job: start-up, the one thread that calls MPI, the
+// end. Read before: dist/launch.h (Job). Read next: dist/mpi/mpi_transport.cpp.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "dist/launch.h"
+
+namespace brigade::dist {
+
+/// MPI in one process. All MPI calls, MPI_Init and MPI_Finalize included, happen on stream()
+/// (MPI_THREAD_FUNNELED): OpenMPI 4.1 makes progress only inside calls, and its collectives are not safe from
+/// several threads.
+///
+/// MPI cannot be interrupted. After an abort() a thread may stay inside a call until the process ends; then
+/// the job counts as broken, finish() throws, and the destructor leaves the thread behind instead of joining
+/// it. The process should end with _exit and a code other than 0: mpirun ends the other ranks then.
+///
+/// Every rank asks the kernel for SIGKILL when its launcher dies: mpirun, killed itself, would leave ranks
+/// running.
+class MpiJob final : public Job {
+ public:
+  /// Sets defaults for OpenMPI's environment (only what is unset), starts MPI. Blocks.
+  MpiJob();
+  ~MpiJob() override;
+
+  std::shared_ptr<Stream> stream() const override { return stream_; }
+  std::unique_ptr<Transport> connect() override { return connect(kMaxChunkBytes); }
+  /// Messages go in pieces of at most `max_chunk_bytes`. Tests set it small.
+  std::unique_ptr<Transport> connect(std::int64_t max_chunk_bytes);
+  void finish() override;
+
+ private:
+  // Counts in MPI are int. Pieces of 1 GiB also keep the bytes of a piece below INT_MAX, because libraries
+  // multiply count and element size in int (open-mpi/ompi#10095).
+  static constexpr std::int64_t kMaxChunkBytes = std::int64_t{1} << 30;
+
+  std::shared_ptr<Stream> stream_;
+  std::shared_ptr<std::atomic<bool>> broken_ =
+      std::make_shared<std::atomic<bool>>(false);  // Shared with transports.
+  bool finished_ = false;
+};
+
+}  // namespace brigade::dist

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT
+// dist/process_group.cpp - local checks, the queue, the comparison of calls between ranks.
+// Read before: dist/process_group.h. Read next: dist/threads/thread_transport.cpp, where bytes move.
+#include "dist/process_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "dist/work_state.h"
+
+namespace brigade::dist {
+namespace {
+
+// The tensor's memory as one dense row: transports and algorithms cut it anywhere.
+Tensor flat(const Tensor& t) {
+  const std::int64_t begin = t.raw() - t.storage().data();
+  return Tensor::over(t.storage().slice(begin, t.bytes()), {t.numel()}, t.dtype());
+}
+
+// Refusing is better than reducing a dense copy, which would silently leave the caller's tensor as it was.
+void check_tensor(const char* operation, const Tensor& t) {
+  BRIGADE_CHECK(t.defined(), operation, ": needs a tensor; got an undefined one");
+  BRIGADE_CHECK(t.device() == Device{}, operation, ": needs memory of the group's device, cpu; got ",
+                t.device());
+  BRIGADE_CHECK(t.is_contiguous() || (t.dims() == 4 && t.is_contiguous(MemoryFormat::channels_last)),
+                operation, ": needs a contiguous tensor, because the result is written in place; got ", t,
+                " with strides ", t.strides(), "; make a contiguous copy, and copy the result back");
+}
+
+void check_reduce(const char* operation, const Tensor& t, Reduce op) {
+  BRIGADE_CHECK(op != Reduce::mean || t.dtype() != DType::boolean, operation,
+                ": mean needs numbers; got a bool tensor; use sum (or) or prod (and)");
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  return a.numel() > 0 && b.numel() > 0 && a.raw() < b.raw() + b.bytes() && b.raw() < a.raw() + a.bytes();
+}
+
+// `large` holds one block the size of `small` for every rank. They may share memory only as `small` == block
+// `own`.
+void check_blocks(const char* operation, const char* small_name, const Tensor& small, const char* large_name,
+                  const Tensor& large, int size, int own = -1) {
+  BRIGADE_CHECK(small.dtype() == large.dtype() && large.numel() == size * small.numel(), operation, ": ",
+                large_name, " must hold ", size, " blocks (one a rank) of ", small_name,
+                "'s dtype and size; got ", large_name, " ", large, " and ", small_name, " ", small);
+  const bool in_place = own >= 0 && small.raw() == large.raw() + own * small.bytes();
+  BRIGADE_CHECK(in_place || !overlap(small, large), operation, ": ", small_name, " and ", large_name,
+                " must not overlap", own >= 0 ? ", except as this rank's own block" : "");
+}
+
+// Every rank gets every rank's record and compares them alike: all of them throw or none does.
+void compare_calls(Transport& transport, GroupState& group, const CallRecord& mine) {
+  const auto bytes = static_cast<std::int64_t>(sizeof(CallRecord));
+  const Tensor sent = Tensor::empty({bytes}, DType::u8);
+  Tensor received = Tensor::empty({bytes * transport.size()}, DType::u8);
+  std::memcpy(sent.raw(), &mine, sizeof mine);
+  transport.all_gather(sent, received);
+  std::vector<CallRecord> calls(static_cast<std::size_t>(transport.size()));
+  std::memcpy(calls.data(), received.raw(), static_cast<std::size_t>(received.bytes()));
+  const std::string mismatch = describe_mismatch(calls);
+  if (mismatch.empty()) return;
+  // fail(), not abort(): all ranks know, none has sent data, so nobody needs to be interrupted.
+  group.fail(str("the ranks' calls differ: ", mismatch, "; sequence ", mine.sequence));
+  throw CommError(str("the ranks' calls differ: ", mismatch));
+}
+
+}  // namespace
+
+std::string_view name(Reduce op) {
+  switch (op) {
+    case Reduce::sum:
+      return "sum";
+    case Reduce::mean:
+      return "mean";
+    case Reduce::min:
+      return "min";
+    case Reduce::max:
+      return "max";
+    case Reduce::prod:
+      return "prod";
+  }
+  fail("name: not a reduce operation");
+}
+
+std::string CallRecord::text() const {
+  std::string out = operation;
+  if (out.find("reduce") != std::string::npos) out += str("(", op, ")");
+  if (count >= 0) out += str(" ", dtype, " x ", count);
+  if (root >= 0) out += str(", root ", root);
+  return out;
+}
+
+std::string describe_mismatch(const std::vector<CallRecord>& calls) {
+  if (std::all_of(calls.begin(), calls.end(), [&](const CallRecord& c) { return c == calls.front(); }))
+    return "";
+  std::string out;
+  std::vector<bool> named(calls.size(), false);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (named[i]) continue;
+    std::string ranks;
+    int count = 0;
+    for (std::size_t j = i; j < calls.size(); ++j) {
+      if (!(calls[j] == calls[i])) continue;
+      named[j] = true;
+      ranks += str(count++ > 0 ? ", " : "", j);
+    }
+    out += str(out.empty() ? "" : ", ", count > 1 ? "ranks " : "rank ", ranks,
+               count > 1 ? " call " : " calls ", calls[i].text());
+    if (calls[i].sequence != calls.front().sequence) out += str(" as sequence ", calls[i].sequence);
+  }
+  return out;
+}
+
+ProcessGroup::ProcessGroup(const Connect& connect, GroupOptions options, std::shared_ptr<Stream> stream)
+    : options_(options),
+      state_(std::make_shared<GroupState>()),
+      stream_(stream ? std::move(stream) : std::shared_ptr<Stream>(make_worker_stream("comm"))) {
+  BRIGADE_CHECK(options_.timeout.count() > 0, "process group: timeout must be positive; got ",
+                options_.timeout.count(), " ms");
+  const auto connected = std::make_shared<ManualEvent>();
+  const auto error = std::make_shared<std::exception_ptr>();
+  stream_->submit([connect, connected, error, state = state_] {
+    try {
+      state->transport = connect();
+    } catch (...) {
+      *error = std::current_exception();
+    }
+    connected->complete();
+  });
+  if (!connected->wait_until(Clock::now() + options_.timeout))
+    throw CommError(str("process group: the ranks did not connect within ", options_.timeout.count(), " ms"));
+  if (*error) std::rethrow_exception(*error);
+  const Transport& transport = *state_->transport;
+  rank_ = transport.rank();
+  size_ = transport.size();
+  backend_ = transport.name();
+  state_->timeout = options_.timeout;
+  state_->who = str("rank ", rank_, "/", size_);
+}
+
+ProcessGroup::~ProcessGroup() {
+  if (!state_->who.empty()) abort(str(state_->who, " left without closing the group"));
+}
+
+void ProcessGroup::abort(const std::string& reason) noexcept { state_->abort(reason); }
+
+// One call on the communication stream. The closure holds everything it uses: with MPI the group may be gone
+// while a call is stuck.
+Work ProcessGroup::enqueue(std::string what, Run run, RunIf condition) {
+  BRIGADE_CHECK(!state_->closed(), what, ": the group is closed");
+  auto work = std::make_shared<Work::State>();
+  work->group = state_;
+  work->what = std::move(what);
+  work->times.launch = Clock::now();
+  stream_->submit([work, run = std::move(run), condition] {
+    GroupState& group = *work->group;
+    work->times.start = Clock::now();
+    try {
+      const auto failure = group.failure();
+      if (failure && condition == RunIf::healthy)
+        throw CommError(str("not run; an earlier failure: ", *failure));
+      run(*group.transport);
+    } catch (const std::exception& e) {
+      const std::string reason = str(group.who, ": ", work->what, ": ", e.what());
+      work->error = std::make_exception_ptr(CommError(reason));
+      // Peers may be waiting for bytes that will never come now. After the first failure this does nothing.
+      if (!group.failure()) group.abort(reason);
+    }
+    work->times.end = Clock::now();
+    work->finished->complete();
+  });
+  return Work(work);
+}
+
+Work ProcessGroup::collective(const char* operation, const Tensor* shown, Reduce op, int root,
+                              std::string label, Run run) {
+  CallRecord record;
+  record.sequence = next_sequence_++;
+  std::strncpy(record.operation, operation, sizeof record.operation - 1);
+  if (shown != nullptr) {
+    record.dtype = shown->dtype();
+    record.count = shown->numel();
+  }
+  record.op = op;
+  record.root = root;
+  std::string what = str(record.text(), ", sequence ", record.sequence, label.empty() ? "" : ", ", label);
+  if (!options_.check_calls || size_ == 1) return enqueue(std::move(what), std::move(run));
+  return enqueue(std::move(what), [record, group = state_.get(), run = std::move(run)](Transport& transport) {
+    compare_calls(transport, *group, record);
+    run(transport);
+  });
+}
+
+void ProcessGroup::check_rank(const char* operation, const char* what, int rank) const {
+  BRIGADE_CHECK(rank >= 0 && rank < size_, operation, ": ", what, " must be a rank of the group; got ", what,
+                " ", rank, ", group size ", size_);
+}
+
+Work ProcessGroup::broadcast(Tensor t, int root, std::string label) {
+  check_rank("broadcast", "root", root);
+  check_tensor("broadcast", t);
+  t.bump_version();
+  return collective("broadcast", &t, Reduce::sum, root, std::move(label),
+                    [t = flat(t), root](Transport& transport) mutable { transport.broadcast(t, root); });
+}
+
+Work ProcessGroup::all_reduce(Tensor t, Reduce op, std::string label) {
+  check_tensor("all_reduce", t);
+  check_reduce("all_reduce", t, op);
+  t.bump_version();
+  return collective("all_reduce", &t, op, -1, std::move(label),
+                    [t = flat(t), op](Transport& transport) mutable { transport.all_reduce(t, op); });
+}
+
+Work ProcessGroup::reduce(Tensor t, Reduce op, int root, std::string label) {
+  check_rank("reduce", "root", root);
+  check_tensor("reduce", t);
+  check_reduce("reduce", t, op);
+  if (rank_ == root) t.bump_version();
+  return collective("reduce", &t, op, root, std::move(label),
+                    [t = flat(t), op, root](Transport& transport) mutable { transport.reduce(t, op, root); });
+}
+
+Work ProcessGroup::reduce_scatter(Tensor t, Tensor out, Reduce op, std::string label) {
+  check_tensor("reduce_scatter", t);
+  check_tensor("reduce_scatter", out);
+  check_reduce("reduce_scatter", t, op);
+  check_blocks("reduce_scatter", "out", out, "t", t, size_, rank_);
+  out.bump_version();
+  return collective("reduce_scatter", &t, op, -1, std::move(label),
+                    [t = flat(t), out = flat(out), op](Transport& transport) mutable {
+                      transport.reduce_scatter(t, out, op);
+                    });
+}
+
+Work ProcessGroup::all_gather(Tensor t, Tensor out, std::string label) {
+  check_tensor("all_gather", t);
+  check_tensor("all_gather", out);
+  check_blocks("all_gather", "t", t, "out", out, size_, rank_);
+  out.bump_version();
+  return collective(
+      "all_gather", &t, Reduce::sum, -1, std::move(label),
+      [t = flat(t), out = flat(out)](Transport& transport) mutable { transport.all_gather(t, out); });
+}
+
+Work ProcessGroup::gather(Tensor t, Tensor out, int root, std::string label) {
+  check_rank("gather", "root", root);
+  check_tensor("gather", t);
+  if (rank_ == root) {
+    check_tensor("gather", out);
+    check_blocks("gather", "t", t, "out", out, size_);
+    out.bump_version();
+    out = flat(out);
+  }
+  return collective(
+      "gather", &t, Reduce::sum, root, std::move(label),
+      [t = flat(t), out, root](Transport& transport) mutable { transport.gather(t, out, root); });
+}
+
+Work ProcessGroup::scatter(Tensor t, Tensor out, int root, std::string label) {
+  check_rank("scatter", "root", root);
+  check_tensor("scatter", out);
+  if (rank_ == root) {
+    check_tensor("scatter", t);
+    check_blocks("scatter", "out", out, "t", t, size_);
+    t = flat(t);
+  }
+  out.bump_version();
+  return collective(
+      "scatter", &out, Reduce::sum, root, std::move(label),
+      [t, out = flat(out), root](Transport& transport) mutable { transport.scatter(t, out, root); });
+}
+
+Work ProcessGroup::all_to_all(Tensor t, Tensor out, std::string label) {
+  check_tensor("all_to_all", t);
+  check_tensor("all_to_all", out);
+  BRIGADE_CHECK(t.dtype() == out.dtype() && t.numel() == out.numel() && t.numel() % size_ == 0,
+                "all_to_all: t and out must have one dtype and size, a multiple of the group's ", size_,
+                "; got t ", t, " and out ", out);
+  BRIGADE_CHECK(!overlap(t, out), "all_to_all: t and out must not overlap");
+  out.bump_version();
+  return collective(
+      "all_to_all", &t, Reduce::sum, -1, std::move(label),
+      [t = flat(t), out = flat(out)](Transport& transport) mutable { transport.all_to_all(t, out); });
+}
+
+Work ProcessGroup::barrier(std::string label) {
+  return collective("barrier", nullptr, Reduce::sum, -1, std::move(label),
+                    [](Transport& transport) { transport.barrier(); });
+}
+
+Work ProcessGroup::send(Tensor t, int to) {
+  check_rank("send", "to", to);
+  BRIGADE_CHECK(to != rank_, "send: to must be another rank; got this rank, ", to);
+  check_tensor("send", t);
+  return enqueue(str("send ", t.dtype(), " x ", t.numel(), " to rank ", to),
+                 [t = flat(t), to](Transport& transport) { transport.send(t, to); });
+}
+
+Work ProcessGroup::recv(Tensor t, int from) {
+  check_rank("recv", "from", from);
+  BRIGADE_CHECK(from != rank_, "recv: from must be another rank; got this rank, ", from);
+  check_tensor("recv", t);
+  t.bump_version();
+  return enqueue(str("recv ", t.dtype(), " x ", t.numel(), " from rank ", from),
+                 [t = flat(t), from](Transport& transport) mutable { transport.recv(t, from); });
+}
+
+std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) {
+  // Sizes first, then the bytes, padded to the longest: collectives move equal amounts.
+  const std::int64_t length = static_cast<std::int64_t>(text.size());
+  Tensor lengths = Tensor::empty({size_}, DType::i64);
+  all_gather(Tensor::from(std::vector<std::int64_t>{length}, {1}), lengths, "lengths of texts").wait();
+  const std::vector<std::int64_t> sizes = lengths.to_vector<std::int64_t>();
+  const std::int64_t longest = *std::max_element(sizes.begin(), sizes.end());
+
+  Tensor mine = Tensor::zeros({longest}, DType::u8);
+  std::memcpy(mine.raw(), text.data(), text.size());
+  const Tensor all = Tensor::empty({size_ * longest}, DType::u8);
+  all_gather(mine, all, "texts").wait();
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < sizes.size(); ++r)
+    texts.emplace_back(reinterpret_cast<const char*>(all.raw()) + static_cast<std::int64_t>(r) * longest,
+                       static_cast<std::size_t>(sizes[r]));
+  return texts;
+}
+
+void ProcessGroup::close() {
+  CallRecord record{.sequence = next_sequence_++, .operation = "close"};
+  // After a mismatch, which all ranks know, they skip the comparison and leave together. Whether there was
+  // one is known only when the calls before have run: asked on the stream.
+  const auto run = [record, group = state_.get(), check = options_.check_calls](Transport& transport) {
+    if (check && !group->failure()) compare_calls(transport, *group, record);
+    transport.close();
+  };
+  enqueue(str("close, sequence ", record.sequence), run, RunIf::always).wait();
+  state_->mark_closed();
+}
+
+}  // namespace brigade::dist

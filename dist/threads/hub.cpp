@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// dist/threads/hub.cpp - two gates and a mailbox per pair of ranks.
+#include "dist/threads/hub.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "dist/work.h"
+
+namespace brigade::dist {
+
+Hub::Hub(int size)
+    : size_(size),
+      offers_(static_cast<std::size_t>(size)),
+      arrived_(static_cast<std::size_t>(size), false),
+      mailboxes_(static_cast<std::size_t>(size) * static_cast<std::size_t>(size)),
+      receives_from_(static_cast<std::size_t>(size), -1) {}
+
+void Hub::check_alive() const {
+  if (aborted_) throw CommError(*aborted_);
+}
+
+// The last to arrive opens the gate for all. An open gate is looked at before an abort: if it opened, all
+// ranks pass it, so that either all of them move bytes or none.
+void Hub::arrive(Lock& lock, int rank, bool may_abort) {
+  const std::uint64_t before = gate_;
+  arrived_[static_cast<std::size_t>(rank)] = true;
+  if (++arrived_count_ == size_) {
+    arrived_count_ = 0;
+    std::fill(arrived_.begin(), arrived_.end(), false);
+    ++gate_;
+    changed_.notify_all();
+    return;
+  }
+  changed_.wait(lock, [&] { return gate_ != before || (may_abort && aborted_); });
+  if (gate_ == before) check_alive();
+}
+
+void Hub::meet(int rank, const Offer& offer, const std::function<void(std::span<const Offer>)>& move) {
+  bool alike = true;
+  {
+    Lock lock(mutex_);
+    check_alive();
+    offers_[static_cast<std::size_t>(rank)] = offer;
+    arrive(lock, rank, true);
+    for (const Offer& other : offers_) alike = alike && other.bytes == offer.bytes;
+  }
+  // Without the lock: offers_ does not change until all ranks are through the second gate.
+  if (alike) move(offers_);
+  {
+    Lock lock(mutex_);
+    arrive(lock, rank, false);
+  }
+  if (!alike) throw CommError("the ranks came with tensors of different sizes");
+}
+
+void Hub::put(int from, int to, const Tensor& t) {
+  Message message{t.dtype(), std::vector<std::byte>(t.raw(), t.raw() + t.bytes())};
+  Lock lock(mutex_);
+  check_alive();
+  mailbox(from, to).push_back(std::move(message));
+  changed_.notify_all();
+}
+
+void Hub::take(int from, int to, Tensor& t) {
+  Message message;
+  {
+    Lock lock(mutex_);
+    int& waits_for = receives_from_[static_cast<std::size_t>(to)];
+    waits_for = from;
+    changed_.wait(lock, [&] { return !mailbox(from, to).empty() || aborted_; });
+    waits_for = -1;
+    check_alive();
+    message = std::move(mailbox(from, to).front());
+    mailbox(from, to).pop_front();
+  }
+  const auto bytes = static_cast<std::int64_t>(message.bytes.size());
+  if (message.dtype != t.dtype() || bytes != t.bytes())
+    throw CommError(str("rank ", from, " sent ", message.dtype, " x ", bytes / size_of(message.dtype),
+                        ", rank ", to, " receives ", t.dtype(), " x ", t.numel()));
+  if (bytes > 0) std::memcpy(t.raw(), message.bytes.data(), message.bytes.size());
+}
+
+void Hub::abort(const std::string& reason) {
+  Lock lock(mutex_);
+  if (!aborted_) aborted_ = reason;
+  changed_.notify_all();
+}
+
+std::string Hub::arrivals(int rank) const {
+  Lock lock(mutex_);
+  const int from = receives_from_[static_cast<std::size_t>(rank)];
+  if (from >= 0) return str("waiting for a message from rank ", from);
+  std::string there, missing;
+  for (int r = 0; r < size_; ++r) {
+    std::string& list = arrived_[static_cast<std::size_t>(r)] ? there : missing;
+    list += str(list.empty() ? "" : ", ", r);
+  }
+  return str("arrived: ranks ", there.empty() ? "none" : there, "; missing: ranks ", missing);
+}
+
+}  // namespace brigade::dist

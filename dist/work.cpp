@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// dist/work.cpp - waiting for a collective, with the group's time-out.
+#include "dist/work.h"
+
+#include <algorithm>
+
+#include "dist/work_state.h"
+
+namespace brigade::dist {
+namespace {
+
+// After an abort the communication stream ends its calls at once, unless its backend cannot be interrupted
+// (MPI). A waiter looks every kPoll whether the group was aborted, and leaves an unfinished Work behind after
+// kGrace.
+constexpr std::chrono::milliseconds kPoll{50};
+constexpr std::chrono::milliseconds kGrace{500};
+
+}  // namespace
+
+void GroupState::fail(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = reason;
+}
+
+void GroupState::abort(const std::string& reason) noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_ || aborted_) return;
+    if (!failure_) failure_ = reason;
+    aborted_ = Clock::now();
+  }
+  if (transport) transport->abort(reason);
+}
+
+std::optional<std::string> GroupState::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::optional<Clock::time_point> GroupState::aborted() const {
+  std::lock_guard lock(mutex_);
+  return aborted_;
+}
+
+void GroupState::mark_closed() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+}
+
+bool GroupState::closed() const {
+  std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+bool Work::done() const { return !state_ || state_->finished->done(); }
+
+Event Work::event() const { return state_ ? Event(state_->finished) : Event(); }
+
+WorkTimes Work::times() const { return state_ ? state_->times : WorkTimes{}; }
+
+void Work::wait() const {
+  if (!state_) return;
+  GroupState& group = *state_->group;
+  const auto deadline = Clock::now() + group.timeout;
+  while (!state_->finished->wait_until(std::min(deadline, Clock::now() + kPoll))) {
+    const auto aborted = group.aborted();
+    if (aborted && Clock::now() - *aborted > kGrace)
+      throw CommError(str(group.who, ": ", state_->what, ": the group was ended: ", *group.failure()));
+    if (aborted || Clock::now() < deadline) continue;
+    // Asked before the abort, which changes the answer.
+    const std::string arrivals = group.transport->arrivals();
+    const std::string reason =
+        str(group.who, ": ", state_->what, ": not done within ", group.timeout.count(), " ms; ", arrivals);
+    group.abort(reason);
+    throw CommError(reason);
+  }
+  if (state_->error) std::rethrow_exception(state_->error);
+}
+
+}  // namespace brigade::dist

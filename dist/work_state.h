@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// dist/work_state.h - what a ProcessGroup, its queued calls and their Works share. Private to dist: the
+// public faces are dist/work.h and dist/process_group.h.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "dist/transport.h"
+#include "dist/work.h"
+
+namespace brigade::dist {
+
+/// Outlives the ProcessGroup while calls are queued or Works are held.
+struct GroupState {
+  std::unique_ptr<Transport> transport;  // Set once, on the communication stream, before any call.
+  std::chrono::milliseconds timeout{0};
+  std::string who;  // "rank 1/4"
+
+  /// Makes all later calls fail with `reason`; only the first reason is kept.
+  void fail(const std::string& reason);
+  /// fail(), and ends the transport for all ranks. Any thread.
+  void abort(const std::string& reason) noexcept;
+  /// The first reason, if any.
+  std::optional<std::string> failure() const;
+  /// When abort() was called first.
+  std::optional<Clock::time_point> aborted() const;
+
+  /// After an ordered close there is nobody left to abort.
+  void mark_closed();
+  bool closed() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<std::string> failure_;
+  std::optional<Clock::time_point> aborted_;
+  bool closed_ = false;
+};
+
+struct Work::State {
+  std::shared_ptr<GroupState> group;
+  std::string what;  // "all_reduce(sum) f32 x 100, sequence 17, bucket 2 (conv1.weight …)"
+  std::shared_ptr<ManualEvent> finished = std::make_shared<ManualEvent>();
+  // Written by the communication stream before `finished` completes.
+  std::exception_ptr error;
+  WorkTimes times;
+};
+
+}  // namespace brigade::dist
