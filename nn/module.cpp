@@ -108,4 +108,10 @@ void Module::register_module(std::string name, Module& child) {
   children_.emplace_back(std::move(name), &child);
 }
 
+std::int64_t count_parameters(const Module& module) {
+  std::int64_t count = 0;
+  for (const Variable& parameter : module.parameters()) count += parameter.numel();
+  return count;
+}
+
 }  // namespace brigade::nn

@@ -67,4 +67,7 @@ class Module {
   bool training_ = true;
 };
 
+/// Elements of all parameters, shared ones once.
+std::int64_t count_parameters(const Module& module);
+
 }  // namespace brigade::nn

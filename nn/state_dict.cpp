@@ -59,4 +59,17 @@ LoadReport load_state_dict(Module& module, const NamedTensors& tensors, Strict s
   return report;
 }
 
+void save(const Module& module, const std::filesystem::path& path) {
+  save_safetensors(path, state_dict(module));
+}
+
+void load(Module& module, const std::filesystem::path& path) {
+  const NamedTensors tensors = load_safetensors(path).tensors;
+  try {
+    load_state_dict(module, tensors);
+  } catch (const Error& error) {
+    fail(str(path.string(), ": ", error.what()));
+  }
+}
+
 }  // namespace brigade::nn

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // nn/state_dict.h - a module's parameters and buffers by name, as PyTorch's state_dict.
-// To disk and back: save_safetensors(path, state_dict(m)); load_state_dict(m,
-// load_safetensors(path).tensors). Read before: nn/module.h, core/safetensors.h.
+// Read before: nn/module.h, core/safetensors.h.
 #pragma once
 
 #include "core/safetensors.h"
@@ -25,5 +24,9 @@ struct LoadReport {
 /// and then has changed nothing. A mismatch is another shape, or an integer for a floating tensor or the
 /// reverse.
 LoadReport load_state_dict(Module& module, const NamedTensors& tensors, Strict strict = Strict::yes);
+
+/// To disk and back, strictly, as a safetensors file.
+void save(const Module& module, const std::filesystem::path& path);
+void load(Module& module, const std::filesystem::path& path);
 
 }  // namespace brigade::nn

@@ -9,7 +9,7 @@
 namespace brigade::optim {
 
 Adamw::Adamw(FlatParameters& parameters, double lr, const AdamwOptions& options)
-    : Optimizer(parameters, lr, options.decay_on),
+    : Optimizer(parameters, lr, options.decay),
       options_(options),
       first_moment_(parameters.make_buffer()),
       second_moment_(parameters.make_buffer()) {

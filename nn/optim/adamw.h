@@ -12,7 +12,7 @@ struct AdamwOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 1e-2;
-  DecayOn decay_on = DecayOn::all;
+  DecayOn decay = DecayOn::all;
 };
 
 /// p *= 1 - lr weight_decay;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g²;

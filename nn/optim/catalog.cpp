@@ -16,16 +16,15 @@ namespace {
 using Options = OptimizerOptions;
 
 std::unique_ptr<Optimizer> make_sgd(FlatParameters& parameters, const Options& o) {
-  return std::make_unique<Sgd>(parameters, o.lr,
-                               SgdOptions{.momentum = o.momentum,
-                                          .weight_decay = o.weight_decay,
-                                          .nesterov = o.nesterov,
-                                          .decay_on = o.decay_on});
+  return std::make_unique<Sgd>(
+      parameters, o.lr,
+      SgdOptions{
+          .momentum = o.momentum, .weight_decay = o.weight_decay, .nesterov = o.nesterov, .decay = o.decay});
 }
 
 std::unique_ptr<Optimizer> make_adamw(FlatParameters& parameters, const Options& o) {
   return std::make_unique<Adamw>(parameters, o.lr,
-                                 AdamwOptions{.weight_decay = o.weight_decay, .decay_on = o.decay_on});
+                                 AdamwOptions{.weight_decay = o.weight_decay, .decay = o.decay});
 }
 
 std::unique_ptr<Optimizer> make_lars(FlatParameters& parameters, const Options& o) {
@@ -34,12 +33,16 @@ std::unique_ptr<Optimizer> make_lars(FlatParameters& parameters, const Options& 
                                 LarsOptions{.momentum = o.momentum, .weight_decay = o.weight_decay});
 }
 
+struct NamedOptimizer {
+  std::string_view name;
+  std::unique_ptr<Optimizer> (*make)(FlatParameters& parameters, const Options& options);
+};
 constexpr std::array kOptimizers{NamedOptimizer{"sgd", make_sgd}, NamedOptimizer{"adamw", make_adamw},
                                  NamedOptimizer{"lars", make_lars}};
 
 }  // namespace
 
-std::span<const NamedOptimizer> optimizers() { return kOptimizers; }
+std::vector<std::string_view> optimizer_names() { return names(kOptimizers); }
 
 std::unique_ptr<Optimizer> make_optimizer(std::string_view name, FlatParameters& parameters,
                                           const Options& options) {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string_view>
+#include <vector>
 
 #include "nn/optim/optimizer.h"
 
@@ -14,18 +14,13 @@ namespace brigade::optim {
 struct OptimizerOptions {
   double lr = 0.1;
   double momentum = 0.9;  ///< sgd, lars
-  bool nesterov = false;  ///< sgd
   double weight_decay = 0;
-  DecayOn decay_on = DecayOn::all;
+  bool nesterov = false;  ///< sgd
+  DecayOn decay = DecayOn::all;
 };
 
-struct NamedOptimizer {
-  std::string_view name;
-  std::unique_ptr<Optimizer> (*make)(FlatParameters& parameters, const OptimizerOptions& options);
-};
-
-/// For --help: brigade::choices(optimizers()).
-std::span<const NamedOptimizer> optimizers();
+/// sgd, adamw, lars
+std::vector<std::string_view> optimizer_names();
 
 /// Throws Error listing the choices for an unknown name. `parameters` must outlive the optimizer.
 std::unique_ptr<Optimizer> make_optimizer(std::string_view name, FlatParameters& parameters,

@@ -9,7 +9,7 @@
 namespace brigade::optim {
 
 Lars::Lars(FlatParameters& parameters, double lr, const LarsOptions& options)
-    : Optimizer(parameters, lr, options.decay_on), options_(options) {
+    : Optimizer(parameters, lr, options.decay), options_(options) {
   BRIGADE_CHECK(options.momentum >= 0 && options.weight_decay >= 0 && options.trust > 0,
                 "lars: momentum and weight decay must be at least 0, trust positive; got momentum ",
                 options.momentum, ", weight decay ", options.weight_decay, ", trust ", options.trust);

@@ -12,7 +12,7 @@ struct LarsOptions {
   double weight_decay = 0;
   double trust = 1e-3;  ///< The paper's η.
   /// `matrices` also leaves norm and bias parameters without a trust ratio: theirs is 1, as is usual.
-  DecayOn decay_on = DecayOn::matrices;
+  DecayOn decay = DecayOn::matrices;
 };
 
 /// For each parameter: ratio = trust |p| / (|g| + weight_decay |p|), 1 where a norm is 0;

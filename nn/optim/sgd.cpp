@@ -7,7 +7,7 @@
 namespace brigade::optim {
 
 Sgd::Sgd(FlatParameters& parameters, double lr, const SgdOptions& options)
-    : Optimizer(parameters, lr, options.decay_on), options_(options) {
+    : Optimizer(parameters, lr, options.decay), options_(options) {
   BRIGADE_CHECK(options.momentum >= 0 && options.weight_decay >= 0,
                 "sgd: momentum and weight decay must be at least 0; got momentum ", options.momentum,
                 ", weight decay ", options.weight_decay);

@@ -12,7 +12,7 @@ struct SgdOptions {
   double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;  ///< Needs momentum and no dampening.
-  DecayOn decay_on = DecayOn::all;
+  DecayOn decay = DecayOn::all;
 };
 
 /// g += weight_decay p;  buf = momentum buf + (1 - dampening) g  (a parameter's first update: buf = g);
