@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// data/batch.h - what one training or evaluation step is fed with. Read before: data/augment.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+#include "data/augment.h"
+#include "data/dataset.h"
+
+namespace brigade::data {
+
+struct Batch {
+  Tensor images{};                      ///< f32 [B, 3, 32, 32], normalised
+  Tensor labels{};                      ///< i64 [B]
+  std::vector<std::int64_t> indices{};  ///< B positions in the data set
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;  ///< Within the epoch.
+
+  std::int64_t size() const { return static_cast<std::int64_t>(indices.size()); }
+};
+
+/// The samples `indices` of `set` as they are in `epoch`, in fresh memory. Runs on the calling thread alone.
+/// `set` must have passed check_dataset(); throws Error for an index outside of it.
+Batch make_batch(const Dataset& set, const Augmenter& augmenter, std::span<const std::int64_t> indices,
+                 std::int64_t epoch, std::int64_t step, MemoryFormat format = MemoryFormat::channels_last);
+
+}  // namespace brigade::data
