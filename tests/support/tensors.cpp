@@ -23,10 +23,14 @@ Tensor random(const Shape& shape, std::uint64_t seed, DType dtype, MemoryFormat 
       }
       const auto index = static_cast<std::uint64_t>(i);
       const int small = static_cast<int>(philox(seed, 1, index)[0] % 9) - 4;
-      if constexpr (std::is_same_v<T, bool>) data[at] = small > 0;
-      else if constexpr (std::is_unsigned_v<T>) data[at] = static_cast<T>(std::abs(small));
-      else if constexpr (std::is_integral_v<T>) data[at] = static_cast<T>(small);
-      else data[at] = static_cast<T>(normal_at(seed, 0, index));
+      if constexpr (std::is_same_v<T, bool>)
+        data[at] = small > 0;
+      else if constexpr (std::is_unsigned_v<T>)
+        data[at] = static_cast<T>(std::abs(small));
+      else if constexpr (std::is_integral_v<T>)
+        data[at] = static_cast<T>(small);
+      else
+        data[at] = static_cast<T>(normal_at(seed, 0, index));
     }
   });
   return t;
@@ -56,8 +60,8 @@ std::string differs(const Tensor& a, const Tensor& b, double relative, double ab
     }
   }
   if (worst == 0) return "";
-  return str("element ", at, " of ", a.shape(), ": ", x[at], " and ", y[at], ", beyond ", relative, " relative + ",
-             absolute, " absolute");
+  return str("element ", at, " of ", a.shape(), ": ", x[at], " and ", y[at], ", beyond ", relative,
+             " relative + ", absolute, " absolute");
 }
 
 std::string differs_bitwise(const Tensor& a, const Tensor& b) {
