@@ -6,17 +6,6 @@
 #include "kernels/ops.h"
 
 namespace brigade {
-namespace {
-
-// [.., D] as [rows, D].
-Tensor as_rows(const Tensor& t) {
-  const std::int64_t last = t.size(-1);
-  std::int64_t rows = 1;
-  for (int d = 0; d + 1 < t.dims(); ++d) rows *= t.size(d);
-  return ops::reshape(t, {rows, last});
-}
-
-}  // namespace
 
 // y = a b   =>   da = dy bᵀ,   db = aᵀ dy, each summed over the batch dims in which the operand was stretched
 Variable matmul(const Variable& a, const Variable& b) {
@@ -37,25 +26,25 @@ Variable matmul(const Variable& a, const Variable& b) {
 // y = x wᵀ + b   =>   dx = dy w,   dw = dyᵀ x,   db = sum over rows of dy
 Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
   const Tensor y = ops::linear(x.value(), w.value(), value_or_undefined(bias));
-  return record("linear", y, {x, w, bias},
-                [x_kept = save_for(w, x.value()), w_kept = save_for(x, w.value()), x_shape = x.shape()](
-                    const Tensor& dy, Gradients& out) {
-                  const Tensor rows = as_rows(dy);
-                  if (out.wanted(0)) {
-                    const Tensor dx = ops::linear_grad_input(rows, out.load(w_kept));
-                    out.give(0, ops::reshape(dx, x_shape));
-                  }
-                  if (out.wanted(1)) {
-                    Tensor dw = out.destination(1);
-                    ops::linear_grad_weight(rows, as_rows(out.load(x_kept)), dw);
-                    out.give(1, dw);
-                  }
-                  if (out.wanted(2)) {
-                    Tensor db = out.destination(2);
-                    ops::bias_grad(rows, db);
-                    out.give(2, db);
-                  }
-                });
+  return record(
+      "linear", y, {x, w, bias},
+      [x_kept = save_for(w, x.value()), w_kept = save_for(x, w.value())](const Tensor& dy, Gradients& out) {
+        if (out.wanted(0)) out.give(0, ops::linear_grad_input(dy, out.load(w_kept)));
+        if (out.wanted(1)) {
+          Tensor dw = out.destination(1);
+          ops::linear_grad_weight(dy, out.load(x_kept), dw);
+          out.give(1, dw);
+        }
+        if (out.wanted(2)) {
+          Tensor db = out.destination(2);
+          // Four dims would be taken for an image, whose channels are dim 1; any other number are rows.
+          const bool looks_like_image = dy.dims() == 4;
+          ops::bias_grad(
+              looks_like_image ? ops::reshape(dy, {dy.size(0) * dy.size(1), dy.size(2), dy.size(3)}) : dy,
+              db);
+          out.give(2, db);
+        }
+      });
 }
 
 }  // namespace brigade

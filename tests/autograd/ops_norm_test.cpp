@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// tests/autograd/ops_norm_test.cpp - derivatives of batch and layer normalisation, and running statistics.
+#include <cmath>
+
+#include "autograd/checkpoint.h"
+#include "autograd/ops/arithmetic.h"
+#include "autograd/ops/norm.h"
+#include "autograd/ops/reduce.h"
+#include "tests/autograd/gradients.h"
+#include "tests/support/test.h"
+
+using namespace brigade;
+using namespace brigade::test;
+using Catch::Matchers::WithinAbs;
+
+namespace {
+
+RunningStats fresh_stats(std::int64_t channels, DType dtype = DType::f64) {
+  return {ops::full({channels}, 0, dtype), ops::full({channels}, 1, dtype)};
+}
+
+RunningStats some_stats(std::int64_t channels) {
+  return {random({channels}, 8, DType::f64), positive_leaf({channels}, 9).value()};
+}
+
+const std::vector<Shape> kShapes = {{4, 3}, {2, 3, 2, 3}, {3, 1, 2, 2}, {4, 5, 1, 1}};
+
+MemoryFormat format_of(const Shape& shape, MemoryFormat wanted) {
+  return shape.size() == 4 ? wanted : MemoryFormat::contiguous;
+}
+
+}  // namespace
+
+TEST_CASE("batch_norm has the derivative of its formula in training and evaluation", "[autograd][norm]") {
+  const MemoryFormat format = GENERATE(MemoryFormat::contiguous, MemoryFormat::channels_last);
+  for (const Shape& shape : kShapes) {
+    INFO(str("x ", shape));
+    const std::int64_t c = shape[1];
+    const std::vector<Variable> inputs = {leaf(shape, 1, format_of(shape, format)), leaf({c}, 2),
+                                          leaf({c}, 3)};
+    RunningStats untracked;
+    REQUIRE(wrong_gradient(
+                [&](const auto& in) { return batch_norm_train(in[0], in[1], in[2], untracked, 0.1, 1e-3); },
+                inputs) == "");
+    const RunningStats running = some_stats(c);
+    REQUIRE(
+        wrong_gradient([&](const auto& in) { return batch_norm_eval(in[0], in[1], in[2], running, 1e-3); },
+                       inputs) == "");
+  }
+}
+
+TEST_CASE("layer_norm has the derivative of its formula", "[autograd][norm]") {
+  for (const Shape& shape : {Shape{3, 4}, Shape{5}, Shape{2, 2, 3}, Shape{1, 2, 1, 6}}) {
+    INFO(str("x ", shape));
+    const std::int64_t width = shape.back();
+    const std::vector<Variable> inputs = {leaf(shape, 1), leaf({width}, 2), leaf({width}, 3)};
+    REQUIRE(wrong_gradient([](const auto& in) { return layer_norm(in[0], in[1], in[2], 1e-3); }, inputs) ==
+            "");
+  }
+}
+
+TEST_CASE("norms without gamma and beta behave as with ones and zeros", "[autograd][norm]") {
+  const Variable x = leaf({4, 3, 2, 2}, 1);
+  const Variable one(ops::full({3}, 1, DType::f64)), zero(ops::full({3}, 0, DType::f64)), none;
+  const RunningStats running = some_stats(3);
+  REQUIRE(differs_bitwise(batch_norm_train(x, none, none, {}, 0.1, 1e-5).value(),
+                          batch_norm_train(x, one, zero, {}, 0.1, 1e-5).value()) == "");
+  REQUIRE(differs_bitwise(batch_norm_eval(x, none, none, running, 1e-5).value(),
+                          batch_norm_eval(x, one, zero, running, 1e-5).value()) == "");
+  REQUIRE(wrong_gradient([&](const auto& in) { return batch_norm_train(in[0], none, none, {}, 0.1, 1e-3); },
+                         {x}) == "");
+  REQUIRE(wrong_gradient([&](const auto& in) { return batch_norm_eval(in[0], none, none, running, 1e-3); },
+                         {x}) == "");
+  REQUIRE(wrong_gradient([&](const auto& in) { return layer_norm(in[0], none, none, 1e-3); },
+                         {leaf({4, 3}, 1)}) == "");
+}
+
+TEST_CASE("norms give parameter gradients when the input needs none, and the reverse", "[autograd][norm]") {
+  const Variable x(random({4, 3}, 1, DType::f64)), gamma = leaf({3}, 2), beta = leaf({3}, 3);
+  const Tensor dy = random({4, 3}, 4, DType::f64);
+  const auto all =
+      grad(batch_norm_train(leaf({4, 3}, 1), gamma, beta, {}, 0.1, 1e-3), {gamma, beta}, {.gradient = dy});
+  const auto some = grad(batch_norm_train(x, gamma, beta, {}, 0.1, 1e-3), {gamma, beta}, {.gradient = dy});
+  REQUIRE(differs_bitwise(some[0], all[0]) == "");
+  REQUIRE(differs_bitwise(some[1], all[1]) == "");
+  REQUIRE(
+      wrong_gradient([&](const auto& in) { return layer_norm(in[0], gamma.detach(), beta.detach(), 1e-3); },
+                     {leaf({4, 3}, 1)}) == "");
+}
+
+TEST_CASE("batch_norm normalises with the biased variance and tracks the unbiased one", "[autograd][norm]") {
+  // Batch 1, 2, 3, 4: mean 2.5, biased variance 1.25, unbiased 1.66667.
+  const Variable x = leaf_of({1, 2, 3, 4}, {4, 1, 1, 1});
+  const Variable gamma = leaf_of({1}, {1}), beta = leaf_of({0}, {1});
+  const RunningStats running = fresh_stats(1);
+  const auto y = values(batch_norm_train(x, gamma, beta, running, 0.1, 0).value());
+  REQUIRE_THAT(running.mean.item(), WithinAbs(0.25, 1e-12));
+  REQUIRE_THAT(running.var.item(), WithinAbs(0.9 + 0.1 * 5.0 / 3.0, 1e-12));  // 1.066667
+  for (int i = 0; i < 4; ++i)
+    REQUIRE_THAT(y[static_cast<std::size_t>(i)], WithinAbs((i - 1.5) / std::sqrt(1.25), 1e-12));
+  // Evaluation uses what was tracked.
+  const auto z = values(batch_norm_eval(x, gamma, beta, running, 0).value());
+  REQUIRE_THAT(z[0], WithinAbs((1 - 0.25) / std::sqrt(0.9 + 0.5 / 3.0), 1e-12));
+}
+
+TEST_CASE("batch_norm may run twice before backward: running statistics are not saved", "[autograd][norm]") {
+  const Variable gamma = leaf({3}, 2), beta = leaf({3}, 3);
+  const RunningStats running = fresh_stats(3);
+  const Variable x1 = leaf({4, 3}, 4), x2 = leaf({4, 3}, 5);
+  const Variable y1 = batch_norm_train(x1, gamma, beta, running, 0.1, 1e-5);
+  const Variable y2 = batch_norm_train(x2, gamma, beta, running, 0.1, 1e-5);
+  backward(sum(y1 * y1) + sum(y2));
+  const Variable alone = batch_norm_train(x1, gamma, beta, {}, 0.1, 1e-5);
+  REQUIRE(differs(x1.grad(), grad(sum(alone * alone), {x1})[0], 1e-12, 1e-14) == "");
+}
+
+TEST_CASE("batch_norm counts a batch once when a checkpoint computes it twice", "[autograd][norm]") {
+  const Variable gamma = leaf({3}, 2), beta = leaf({3}, 3), x = leaf({4, 3}, 4);
+  const RunningStats plain = fresh_stats(3), checked = fresh_stats(3);
+  (void)batch_norm_train(x, gamma, beta, plain, 0.1, 1e-5);
+  const auto segment = [&](const Variable& in) {
+    return batch_norm_train(in, gamma, beta, checked, 0.1, 1e-5);
+  };
+  const Variable y = checkpoint(segment, x);
+  backward(sum(y * y));
+  REQUIRE(differs_bitwise(checked.mean, plain.mean) == "");
+  REQUIRE(differs_bitwise(checked.var, plain.var) == "");
+}
+
+TEST_CASE("norms write parameter gradients into the memory bound to the parameters", "[autograd][norm]") {
+  Variable gamma = leaf({3}, 1), beta = leaf({3}, 2);
+  const Variable x = leaf({4, 3}, 3);
+  const Tensor dy = random({4, 3}, 4, DType::f64);
+  const auto layer = [&] { return layer_norm(x, gamma, beta, 1e-5); };
+  const auto expected = grad(layer(), {gamma, beta}, {.gradient = dy});
+  const Tensor memory = ops::full({6}, 99.0, DType::f64);
+  gamma.bind_grad(memory.slice(0, 0, 3));
+  beta.bind_grad(memory.slice(0, 3, 6));
+  backward(layer(), {.gradient = dy});
+  REQUIRE(differs_bitwise(memory.slice(0, 0, 3), expected[0]) == "");
+  REQUIRE(differs_bitwise(memory.slice(0, 3, 6), expected[1]) == "");
+}
+
+TEST_CASE("norms name shapes that do not fit and missing statistics", "[autograd][norm][error]") {
+  const Variable x = leaf({4, 3}, 1), three = leaf({3}, 2), five = leaf({5}, 3);
+  REQUIRE_THROWS_WITH(batch_norm_train(x, five, five, {}, 0.1, 1e-5),
+                      ContainsSubstring("[4, 3]") && ContainsSubstring("[5]"));
+  REQUIRE_THROWS_WITH(batch_norm_eval(x, five, five, fresh_stats(3), 1e-5),
+                      ContainsSubstring("[4, 3]") && ContainsSubstring("[5]"));
+  REQUIRE_THROWS_WITH(layer_norm(x, five, five, 1e-5),
+                      ContainsSubstring("[4, 3]") && ContainsSubstring("[5]"));
+  REQUIRE_THROWS_WITH(batch_norm_eval(x, three, three, {}, 1e-5),
+                      ContainsSubstring("batch_norm_eval: needs running statistics"));
+}
