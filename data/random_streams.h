@@ -24,8 +24,9 @@ constexpr std::uint64_t stream_of(Purpose purpose, std::int64_t sub) {
   return static_cast<std::uint64_t>(purpose) << 56 | static_cast<std::uint64_t>(sub);
 }
 
-/// Fills `out` with elements first, first + 1, … of the normal sequence (seed, stream): the same values as
-/// normal_at(), at a quarter of its cost. `first` and out.size() must be multiples of 4.
+/// Fills `out` with elements first, first + 1, … of a standard normal sequence (seed, stream): quantiles of the normal
+/// distribution at 16 random bits each, hence within ±4.33. An order of magnitude cheaper than normal_at(), which
+/// matters for images: 3072 numbers each. `first` and out.size() must be multiples of 8.
 void fill_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, std::span<float> out);
 
 }  // namespace brigade::data

@@ -55,7 +55,7 @@ void make_image(const SyntheticOptions& options, std::span<const Picture> pictur
   const auto noise_std = static_cast<float>(options.noise_std);
 
   std::array<float, kImageBytes> noise;
-  fill_normal(options.seed, stream, 4, noise);
+  fill_normal(options.seed, stream, 8, noise);
   const Picture& picture = pictures[*label];
   for (std::int64_t i = 0; i < kImageBytes; ++i) {
     const std::int64_t c = i / kPlane, y = i / kSide % kSide, x = i % kSide;

@@ -2,6 +2,8 @@
 // tests/data/augment_test.cpp - case A16, and every transformation against a naive one.
 #include "data/augment.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -169,11 +171,24 @@ TEST_CASE("noise has the asked mean and deviation and repeats for the same sampl
   REQUIRE(std::abs(std::sqrt(squares / count) - 0.5) < 0.007);
 }
 
-TEST_CASE("normal numbers in bulk are those of the counter-based sequence", "[data][augment]") {
-  std::vector<float> bulk(16);
-  fill_normal(3, 4, 8, bulk);
-  for (std::size_t i = 0; i < 16; ++i) REQUIRE(bulk[i] == normal_at(3, 4, 8 + i));
-  REQUIRE_THROWS_WITH(fill_normal(3, 4, 2, bulk), ContainsSubstring("got first 2"));
+TEST_CASE("normal numbers in bulk are normal, and any piece of the sequence can be had alone",
+          "[data][augment]") {
+  std::vector<float> all(80'000), piece(16);
+  fill_normal(3, 4, 0, all);
+  fill_normal(3, 4, 640, piece);
+  REQUIRE(std::equal(piece.begin(), piece.end(), all.begin() + 640));
+  // Probability below -2, -1, 0, 1, 2; the standard error of a share of 80,000 is at most 0.0018.
+  for (const float limit : {-2.0f, -1.0f, 0.0f, 1.0f, 2.0f}) {
+    const auto below = std::count_if(all.begin(), all.end(), [&](float x) { return x < limit; });
+    const double expected = std::erfc(-limit * std::sqrt(0.5)) / 2;
+    REQUIRE(std::abs(static_cast<double>(below) / 80'000 - expected) < 0.008);
+  }
+  REQUIRE(*std::max_element(all.begin(), all.end()) > 3.5f);
+  // Neighbours, which share random words, do not move together.
+  double product = 0;
+  for (std::size_t i = 0; i + 1 < all.size(); ++i) product += all[i] * all[i + 1];
+  REQUIRE(std::abs(product / 80'000) < 0.018);  // standard error 0.0035
+  REQUIRE_THROWS_WITH(fill_normal(3, 4, 4, piece), ContainsSubstring("got first 4"));
 }
 
 TEST_CASE("the augmenter refuses options out of range", "[data][augment][error]") {
