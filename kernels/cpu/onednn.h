@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// kernels/cpu/onednn.h - what the CPU kernels ask of oneDNN, in terms of tensors. Files named onednn* are the
+// only ones that see dnnl.hpp. Callers: conv.cpp and matmul.cpp. Read next: onednn_primitives.h.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace brigade::onednn {
+
+/// Whether oneDNN has bf16 primitives for this processor (they need AVX-512).
+bool supports_bf16();
+
+/// Convolutions. Activations f32 or bf16 (all of one dtype), dense in the same memory format; w and dw
+/// f32, contiguous OIHW; bias f32 or undefined.
+void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
+void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
+/// Must not be called where backward_weights_is_unsafe().
+void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
+
+/// True for the shapes on which oneDNN 2.6 hangs, crashes or corrupts the heap in backward-weights: kernel
+/// 1x1, stride above 1, fewer than 16 input channels, channels_last.
+bool backward_weights_is_unsafe(const Tensor& x, const Window& window);
+
+/// out = a b + bias + beta out for a [B, M, K], b [B, K, N], out [B, M, N]. a and b f32 or bf16 (the same),
+/// out that or f32, bias [N] f32 or undefined. The last two dims of a and b must be row- or column-major (see
+/// is_matrix()), those of out row-major; a batch stride of 0 repeats one matrix.
+void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, Tensor& out);
+
+/// Whether the last two dims of `t` are row-major without overlap (rows may be padded).
+bool is_row_major(const Tensor& t);
+/// Row-major, or the transpose of a row-major matrix.
+bool is_matrix(const Tensor& t);
+
+}  // namespace brigade::onednn

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+// tests/kernels/norm_test.cpp - batch norm and layer norm against the reference, and where naive sums break.
+#include "core/parallel.h"
+#include "tests/kernels/compare.h"
+#include "tests/support/test.h"
+
+using namespace brigade;
+using test::fast;
+
+namespace {
+
+constexpr double kEpsilon = 1e-5, kMomentum = 0.1;
+
+// Statistics are f32 sums in blocks and double across them; 16-bit outputs are rounded once.
+double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return 1e-11;
+    case DType::f32:
+      return 1e-5;
+    default:
+      return 1e-2;
+  }
+}
+
+constexpr DType kFloats[] = {DType::f32, DType::bf16, DType::f64, DType::f16};
+
+struct BatchNorm {
+  Tensor running_mean, running_var, y, eval, mean, invstd, dx, dgamma, dbeta;
+
+  BatchNorm(const KernelTable& table, const Tensor& x) {
+    const std::int64_t channels = x.size(1);
+    const DType parameters = test::parameter_dtype(x.dtype());
+    const Tensor gamma = test::random({channels}, 11, parameters),
+                 beta = test::random({channels}, 12, parameters);
+    const Tensor dy = ops::clone(test::random(x.shape(), 13, x.dtype()), x.memory_format());
+    running_mean = ops::full({channels}, 0.5, parameters);
+    running_var = ops::full({channels}, 2, parameters);
+    y = ops::empty_like(x), eval = ops::empty_like(x), dx = ops::empty_like(x);
+    for (Tensor* t : {&mean, &invstd, &dgamma, &dbeta}) *t = Tensor::empty({channels}, parameters);
+    table.batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, running_mean, running_var, y, mean, invstd);
+    table.batch_norm_eval(x, gamma, beta, running_mean, running_var, kEpsilon, eval);
+    table.batch_norm_grad(dy, x, gamma, mean, invstd, dx, dgamma, dbeta);
+  }
+};
+
+void compare(const BatchNorm& got, const BatchNorm& expected, double activations, double statistics) {
+  CHECK(test::far_from(got.y, expected.y, activations) == "");
+  CHECK(test::far_from(got.eval, expected.eval, activations) == "");
+  CHECK(test::far_from(got.dx, expected.dx, activations) == "");
+  CHECK(test::far_from(got.mean, expected.mean, statistics) == "");
+  CHECK(test::far_from(got.invstd, expected.invstd, statistics) == "");
+  CHECK(test::far_from(got.running_mean, expected.running_mean, statistics) == "");
+  CHECK(test::far_from(got.running_var, expected.running_var, statistics) == "");
+  CHECK(test::far_from(got.dgamma, expected.dgamma, statistics) == "");
+  CHECK(test::far_from(got.dbeta, expected.dbeta, statistics) == "");
+}
+
+}  // namespace
+
+TEST_CASE("batch norm and its gradients equal the reference for every shape, dtype and layout",
+          "[kernels][norm]") {
+  const Shape shapes[] = {{2, 1, 3, 3},   {1, 3, 5, 7}, {4, 16, 8, 8}, {2, 65, 20, 17},
+                          {3, 8, 70, 70}, {32, 10},     {6, 5}};
+  for (const DType dtype : kFloats)
+    for (const Shape& shape : shapes)
+      for (const MemoryFormat format : test::kFormats) {
+        if (shape.size() == 2 && format == MemoryFormat::channels_last) continue;
+        CAPTURE(name(dtype), shape[0], shape[1], format == MemoryFormat::channels_last);
+        const Tensor x = test::random(shape, 1, dtype, format);
+        compare({fast(), x}, {reference_kernels(), x}, tolerance(dtype),
+                tolerance(test::parameter_dtype(dtype)));
+      }
+}
+
+TEST_CASE("batch norm of a large mean and a tiny deviation does not cancel", "[kernels][norm]") {
+  for (const MemoryFormat format : test::kFormats) {
+    // Around 1000 neighbouring floats are 6e-5 apart: a deviation of 0.01 keeps 160 of them. E[x²] - E[x]² in
+    // f32 would be off by 0.06, which is 600 times the variance.
+    Tensor x = test::random({8, 16, 16, 16}, 1, DType::f32, format);
+    ops::mul_(x, 0.01);
+    ops::binary_(Binary::add, x, 1e3);
+    const BatchNorm got(fast(), x), expected(reference_kernels(), x);
+    CHECK(test::far_from(got.y, expected.y, 1e-5) == "");
+    CHECK(test::far_from(got.invstd, expected.invstd, 1e-5) == "");
+    CHECK(test::far_from(got.mean, expected.mean, 1e-7) == "");
+    // Backward is given the mean rounded to f32, 3e-5 or 0.003 deviations off, as the reference is.
+    CHECK(test::far_from(got.dx, expected.dx, 1e-4) == "");
+  }
+}
+
+TEST_CASE("batch norm survives an outlier in the element that each block is shifted by", "[kernels][norm]") {
+  for (const MemoryFormat format : test::kFormats) {
+    Tensor x = test::random({4, 3, 16, 16}, 1, DType::f32, format);
+    Tensor corner = x.slice(0, 0, 1).slice(2, 0, 1).slice(3, 0, 1);
+    ops::fill_(corner, 1e3);
+    // One value in 1024 is 1000 deviations away, and 64 differences from it are summed in f32: 6e-5 at worst.
+    compare({fast(), x}, {reference_kernels(), x}, 1e-4, 1e-4);
+  }
+}
+
+// PyTorch's convention on every device: normalise with the biased variance 1.25, track the unbiased 5/3.
+TEST_CASE("running variance is unbiased, the normalisation is not", "[kernels][norm]") {
+  const Tensor x = Tensor::from<float>({1, 2, 3, 4}, {4, 1, 1, 1});
+  const Tensor gamma = ops::full({1}, 1), beta = ops::full({1}, 0);
+  Tensor running_mean = ops::full({1}, 0), running_var = ops::full({1}, 1), y = ops::empty_like(x);
+  Tensor mean = Tensor::empty({1}), invstd = Tensor::empty({1});
+  fast().batch_norm_train(x, gamma, beta, 0.1, 0, running_mean, running_var, y, mean, invstd);
+  REQUIRE_THAT(running_var.item(), Catch::Matchers::WithinAbs(1.0666667, 1e-6));
+  REQUIRE_THAT(running_mean.item(), Catch::Matchers::WithinAbs(0.25, 1e-7));
+  REQUIRE_THAT(invstd.item(), Catch::Matchers::WithinAbs(1 / std::sqrt(1.25), 1e-6));
+  REQUIRE_THAT(test::values(y)[3], Catch::Matchers::WithinAbs(1.5 / std::sqrt(1.25), 1e-6));
+}
+
+TEST_CASE("batch norm without running statistics normalises just the same", "[kernels][norm]") {
+  const Tensor x = test::random({4, 8, 3, 3}, 1), gamma = ops::full({8}, 1), beta = ops::full({8}, 0);
+  Tensor none_mean, none_var, y = ops::empty_like(x), mean = Tensor::empty({8}), invstd = Tensor::empty({8});
+  fast().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, none_mean, none_var, y, mean, invstd);
+  Tensor ey = ops::empty_like(x), emean = Tensor::empty({8}), einvstd = Tensor::empty({8});
+  reference_kernels().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, none_mean, none_var, ey, emean,
+                                       einvstd);
+  REQUIRE(test::far_from(y, ey, 1e-5) == "");
+}
+
+TEST_CASE("norms give the same bits for any number of threads", "[kernels][norm]") {
+  const int before = num_threads();
+  for (const MemoryFormat format : test::kFormats) {
+    const Tensor x = test::random({8, 24, 20, 20}, 1, DType::f32, format);
+    set_num_threads(1);
+    const BatchNorm one(fast(), x);
+    for (const int threads : {2, 3}) {
+      set_num_threads(threads);
+      const BatchNorm many(fast(), x);
+      CHECK(test::differs_bitwise(one.y, many.y) == "");
+      CHECK(test::differs_bitwise(one.dx, many.dx) == "");
+      CHECK(test::differs_bitwise(one.dgamma, many.dgamma) == "");
+      CHECK(test::differs_bitwise(one.running_var, many.running_var) == "");
+    }
+    set_num_threads(before);
+  }
+}
+
+TEST_CASE("layer norm and its gradients equal the reference", "[kernels][norm]") {
+  for (const DType dtype : kFloats)
+    for (const Shape& shape : {Shape{1, 1, 7}, Shape{3, 5, 64}, Shape{700, 33}, Shape{4, 768}})
+      for (const double offset : {0.0, 100.0}) {
+        CAPTURE(name(dtype), shape.size(), shape.back(), offset);
+        const DType parameters = test::parameter_dtype(dtype);
+        Tensor x = test::random(shape, 1, dtype);
+        ops::binary_(Binary::add, x, offset);
+        const Tensor dy = test::random(shape, 2, dtype);
+        const Tensor gamma = test::random({shape.back()}, 3, parameters),
+                     beta = test::random({shape.back()}, 4, parameters);
+        const Shape rows{x.numel() / shape.back()};
+        Tensor y[2], dx[2], mean[2], invstd[2], dgamma[2], dbeta[2];
+        for (const int i : {0, 1}) {
+          const KernelTable& table = i == 0 ? fast() : reference_kernels();
+          y[i] = ops::empty_like(x), dx[i] = ops::empty_like(x);
+          mean[i] = Tensor::empty(rows, parameters), invstd[i] = Tensor::empty(rows, parameters);
+          dgamma[i] = Tensor::empty({shape.back()}, parameters), dbeta[i] = ops::empty_like(dgamma[i]);
+          table.layer_norm(x, gamma, beta, kEpsilon, y[i], mean[i], invstd[i]);
+          table.layer_norm_grad(dy, x, gamma, mean[i], invstd[i], dx[i], dgamma[i], dbeta[i]);
+        }
+        // The saved mean of an offset row is rounded to 4e-6 of a deviation, which the gradient of gamma
+        // sees.
+        const double statistics = dtype == DType::f64 ? 1e-11 : 5e-5;
+        CHECK(test::far_from(y[0], y[1], tolerance(dtype)) == "");
+        CHECK(test::far_from(dx[0], dx[1], std::max(tolerance(dtype), statistics)) == "");
+        CHECK(test::far_from(mean[0], mean[1], statistics) == "");
+        CHECK(test::far_from(invstd[0], invstd[1], statistics) == "");
+        CHECK(test::far_from(dgamma[0], dgamma[1], statistics) == "");
+        CHECK(test::far_from(dbeta[0], dbeta[1], statistics) == "");
+      }
+}
