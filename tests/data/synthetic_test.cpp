@@ -2,8 +2,12 @@
 // tests/data/synthetic_test.cpp - the data set that needs no download, in memory and through files.
 #include "data/synthetic.h"
 
+#include <sys/wait.h>
+
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 #include "core/parallel.h"
@@ -93,6 +97,29 @@ TEST_CASE("a synthetic set written in CIFAR format reads back the same", "[data]
     ++files;
   }
   REQUIRE(files == 6);
+}
+
+TEST_CASE("make_synthetic_cifar writes what the library makes and tells usage errors from failures",
+          "[data][synthetic][script]") {
+  const test::TempDir dir;
+  const auto run = [&](const std::string& arguments) {
+    const std::string program = BRIGADE_BINARY_DIR "/bin/make_synthetic_cifar ";
+    const std::string log = (dir / "log").string();
+    return WEXITSTATUS(std::system(str(program, arguments, " >'", log, "' 2>&1").c_str()));
+  };
+  REQUIRE(run(str("--out '", (dir / "out").string(), "' --train 12 --test 3 --seed 8")) == 0);
+  REQUIRE_THAT(test::read_text(dir / "log"),
+               ContainsSubstring("synthetic CIFAR, seed 8: 12 training and 3 test images, 10 classes"));
+  const Split expected = make_synthetic({.train = 12, .test = 3, .seed = 8});
+  const Split read = read_cifar(dir / "out", {.allow_short = true});
+  REQUIRE(test::differs_bitwise(read.train.images, expected.train.images) == "");
+  REQUIRE(read.test.labels == expected.test.labels);
+
+  REQUIRE(run("") == 2);
+  REQUIRE_THAT(test::read_text(dir / "log"), ContainsSubstring("--out is required"));
+  REQUIRE(run("--out x --train 4") == 2);
+  REQUIRE(run("--out /dev/null/x --train 5 --test 1") == 1);
+  REQUIRE_THAT(test::read_text(dir / "log"), ContainsSubstring("cannot create /dev/null/x"));
 }
 
 TEST_CASE("the writer refuses what the format cannot hold and names the path it cannot write",
