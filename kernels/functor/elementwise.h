@@ -110,7 +110,7 @@ struct Relu : AnyType {
 struct Gelu : FloatsOnly {
   template <class T>
   BRIGADE_HD T operator()(T x) const {
-    return T{0.5} * x * (T{1} + std::erf(x * T{0.70710678118654752}));
+    return T{0.5} * x * (T{1} + std::erf(x * T(0.70710678118654752)));
   }
 };
 struct LogicalNot : AnyType {
@@ -247,8 +247,8 @@ struct TanhGrad : FloatsOnly {
 struct GeluGrad : FloatsOnly {
   template <class T>
   BRIGADE_HD T operator()(T dy, T x) const {
-    const T distribution = T{0.5} * (T{1} + std::erf(x * T{0.70710678118654752}));
-    const T density = T{0.39894228040143268} * std::exp(T{-0.5} * x * x);
+    const T distribution = T{0.5} * (T{1} + std::erf(x * T(0.70710678118654752)));
+    const T density = T(0.39894228040143268) * std::exp(T{-0.5} * x * x);
     return dy * (distribution + x * density);
   }
 };
