@@ -107,6 +107,19 @@ TEST_CASE("a tensor that backward does not read may be modified in place", "[aut
   REQUIRE(values(x.grad()) == std::vector<double>{10, 20});
 }
 
+TEST_CASE("an operand that no gradient is computed from is not kept alive", "[autograd][arithmetic]") {
+  const Variable scale(Tensor::from<double>({10, 20}, {2})), parameter = leaf_of({10, 20}, {2});
+  const auto kept_by_product_with = [](const Variable& other) {
+    Variable x = leaf({2}, 1) * 2.0;
+    const Variable y = x * other;
+    const Tensor memory = x.value();
+    x = Variable();
+    return !memory.storage().unique();
+  };
+  REQUIRE_FALSE(kept_by_product_with(scale));
+  REQUIRE(kept_by_product_with(parameter));
+}
+
 TEST_CASE("arithmetic names both shapes when they do not broadcast", "[autograd][arithmetic][error]") {
   const Variable a = leaf({2, 3}, 1), b = leaf({2}, 2);
   for (const auto function : {+[](const Variable&p, const Variable&q) { return p + q; },

@@ -77,11 +77,11 @@ TEST_CASE("conv2d has the values of its formula", "[autograd][conv]") {
   REQUIRE(values(x.grad()) == std::vector<double>{1, 1, 0, 1, 0, -1, 0, -1, -1});
 }
 
-TEST_CASE("conv2d with a frozen weight keeps no input and still gives dx", "[autograd][conv]") {
+TEST_CASE("conv2d with a frozen weight does not read its input again for dx", "[autograd][conv]") {
   const Variable x = leaf({1, 2, 4, 4}, 1), w(random({3, 2, 3, 3}, 2, DType::f64));
   const Variable y = conv2d(x, w, Variable(), {});
   Tensor memory = x.value();
-  ops::fill_(memory, 0);  // Would be refused if x had been kept.
+  ops::fill_(memory, 0);  // Would be refused if backward asked for x.
   backward(sum(y));
   REQUIRE(x.grad().shape() == x.shape());
 }
