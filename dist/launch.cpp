@@ -52,7 +52,10 @@ std::string where(int rank, int size) { return size > 1 ? str("[rank ", rank, "/
     std::rethrow_exception(error);
   } catch (const CommError& e) {
     if (typeid(e) != typeid(CommError)) throw;
-    throw CommError(where(rank, size) + e.what());
+    // It names its rank already; once is enough.
+    const std::string who = str("rank ", rank, "/", size, ": ");
+    const std::string_view text = e.what();
+    throw CommError(str(where(rank, size), text.substr(text.starts_with(who) ? who.size() : 0)));
   } catch (const Error& e) {
     if (typeid(e) != typeid(Error)) throw;
     throw Error(where(rank, size) + e.what());
