@@ -107,11 +107,13 @@ Tensor group_matrix(const Tensor& t, std::int64_t g, std::int64_t groups) {
   return t.permute({0, 2, 3, 1}).view({-1, t.size(1)}).slice(1, g * width, (g + 1) * width);
 }
 
-// Weights [O, C, kH, kW] of group g as [O / groups, kH kW C] in `dtype`.
+// Weights [O, C, kH, kW] of group g as [O / groups, kH kW C] in `dtype`: one pass that permutes and converts.
 Tensor weight_matrix(const Tensor& w, std::int64_t g, std::int64_t groups, DType dtype) {
   const std::int64_t rows = w.size(0) / groups;
   const Tensor part = w.slice(0, g * rows, (g + 1) * rows).permute({0, 2, 3, 1});
-  return ops::contiguous(ops::cast(part, dtype)).view({rows, -1});
+  Tensor matrix = Tensor::empty(part.shape(), dtype);
+  kernels({}).copy(part, matrix);
+  return matrix.view({rows, -1});
 }
 
 // `patches` of group g of x.

@@ -15,13 +15,16 @@ namespace {
 // more) must not grow memory without end; at the limit everything is dropped, which is simple and rare.
 constexpr std::size_t kMaxPrimitives = 1024;
 
+// Instruction sets are numbered by their bits: a larger set has all bits of a smaller one.
+bool has(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
 }  // namespace
 
-bool supports_bf16() {
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-  return (isa & needed) == needed;
-}
+bool supports_bf16() { return has(dnnl::cpu_isa::avx512_core); }
+bool supports_amx() { return has(dnnl::cpu_isa::avx512_core_amx); }
 
 Key& Key::add(std::int64_t value) {
   numbers_.push_back(value);

@@ -9,6 +9,8 @@ namespace brigade::onednn {
 
 /// Whether oneDNN has bf16 primitives for this processor (they need AVX-512).
 bool supports_bf16();
+/// Whether bf16 matrix products run on AMX tiles.
+bool supports_amx();
 
 /// Convolutions. Activations f32 or bf16 (all of one dtype), dense in the same memory format; w and dw
 /// f32, contiguous OIHW; bias f32 or undefined.

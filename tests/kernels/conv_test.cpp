@@ -24,6 +24,7 @@ const Case kCases[] = {
     {"stem", 2, 3, 16, 9, 11, {.kernel = {3, 3}, .padding = {1, 1}}},
     {"3x3", 2, 16, 16, 8, 8, {.kernel = {3, 3}, .padding = {1, 1}}, true},
     {"3x3 on 4x4, 64 channels", 2, 64, 64, 4, 4, {.kernel = {3, 3}, .padding = {1, 1}}},
+    {"3x3 stride 2, 64 channels", 1, 64, 64, 8, 8, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}},
     {"3x3 stride 2", 1, 16, 32, 8, 8, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}},
     {"3x3 stride 2, odd size", 2, 8, 16, 7, 5, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}, true},
     {"7x7 stride 2", 1, 3, 8, 17, 15, {.kernel = {7, 7}, .stride = {2, 2}, .padding = {3, 3}}},
