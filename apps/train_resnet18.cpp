@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// apps/train_resnet18.cpp - the whole recipe: data-parallel training of ResNet-18 on CIFAR-10.
+// Runs alone, with --ranks N as threads of one process, or under mpirun. Flags:
+// apps/common/train_options.cpp.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "apps/common/evaluate.h"
+#include "apps/common/load_data.h"
+#include "apps/common/run_log.h"
+#include "apps/common/run_main.h"
+#include "apps/common/train_options.h"
+#include "autograd/engine.h"
+#include "autograd/ops/arithmetic.h"
+#include "autograd/ops/loss.h"
+#include "core/parallel.h"
+#include "core/rng.h"
+#include "core/sha256.h"
+#include "data/loader.h"
+#include "models/catalog.h"
+#include "nn/optim/catalog.h"
+#include "nn/optim/clip.h"
+#include "nn/optim/ema.h"
+#include "nn/optim/schedule.h"
+#include "nn/state_dict.h"
+
+namespace brigade::apps {
+namespace {
+
+std::unique_ptr<nn::Module> make_model(const TrainOptions& options, const data::Dataset& train) {
+  default_generator() = {.seed = options.seed};
+  auto model = models::make_model(options.model, {.classes = train.classes,
+                                                  .stem = options.stem,
+                                                  .precision = options.precision,
+                                                  .checkpoint_activations = options.checkpoint_activations});
+  if (!options.init.empty()) nn::load(*model, options.init);
+  return model;
+}
+
+std::int64_t parameter_count(const nn::Module& model) {
+  std::int64_t count = 0;
+  for (const Variable& p : model.parameters()) count += p.numel();
+  return count;
+}
+
+// One optimizer step over `accumulate` batches; returns the mean loss over them and over ranks.
+double train_step(const TrainOptions& options, nn::Module& model, data::Loader& loader, dist::Ddp& ddp,
+                  optim::Optimizer& optimizer, std::int64_t& epoch) {
+  const double share = 1.0 / static_cast<double>(options.accumulate);
+  Tensor loss_sum = Tensor::zeros({1}, DType::f64);
+  const auto micro_step = [&] {
+    const data::Batch batch = loader.next();
+    epoch = batch.epoch;
+    const Variable loss =
+        cross_entropy(model(batch.images), batch.labels, {.label_smoothing = options.label_smoothing}) *
+        share;
+    *loss_sum.data<double>() += loss.item();
+    backward(loss);
+  };
+
+  ddp.parameters().zero_grad();
+  for (std::int64_t i = 1; i < options.accumulate; ++i) {
+    const auto local = ddp.no_sync();
+    micro_step();
+  }
+  micro_step();  // Gradients travel from inside this backward and are means over ranks when it returns.
+  const dist::Work loss_mean = ddp.group().all_reduce(loss_sum, dist::Reduce::mean, "loss");
+  if (options.clip_norm > 0) optim::clip_grad_norm(ddp.parameters(), options.clip_norm);
+  optimizer.step();
+  loss_mean.wait();
+  return loss_sum.item();
+}
+
+// Of all parameters in order of registration; Error if ranks disagree.
+std::string parameters_sha256(const nn::Module& model, dist::ProcessGroup& group) {
+  Sha256 sha;
+  for (const Variable& p : model.parameters()) sha.update(p.value());
+  const std::string mine = sha.hex();
+  for (const std::string& other : group.all_gather_text(mine))
+    BRIGADE_CHECK(other == mine, "ranks ended with different parameters: sha256 ", mine, " here, ", other,
+                  " elsewhere");
+  return mine;
+}
+
+void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGroup& group) {
+  const auto& [train_set, test_set, source] = data.split;
+  if (options.threads > 0) set_num_threads(options.threads);
+  RunLog log(options, group.rank());
+
+  const auto model = make_model(options, train_set);
+  dist::Ddp ddp(model->named_parameters(), model->named_buffers(), group, options.ddp());
+  const auto optimizer =
+      optim::make_optimizer(options.optimizer, ddp.parameters(),
+                            {.lr = options.lr,
+                             .momentum = options.momentum,
+                             .weight_decay = options.weight_decay,
+                             .nesterov = options.nesterov,
+                             .decay = options.norm_decay ? optim::DecayOn::all : optim::DecayOn::matrices});
+  data::Loader loader(train_set, {.batch_size = options.batch_size,
+                                  .rank = group.rank(),
+                                  .size = group.size(),
+                                  .seed = options.seed,
+                                  .shuffle = options.shuffle,
+                                  .augment = options.augmentation()});
+  std::optional<optim::Ema> ema;
+  if (options.ema > 0) ema.emplace(ddp.parameters(), options.ema);
+
+  const std::int64_t per_epoch = loader.steps_per_epoch() / options.accumulate;
+  BRIGADE_CHECK(per_epoch > 0, "--accumulate: an epoch has only ", loader.steps_per_epoch(), " batches; got ",
+                options.accumulate);
+  const std::int64_t steps = options.steps > 0 ? options.steps : options.epochs * per_epoch;
+  const optim::Schedule schedule =
+      optim::make_schedule(options.schedule, {.peak = options.lr, .total_steps = steps});
+  const std::int64_t global_batch = group.size() * options.batch_size * options.accumulate;
+
+  log.line(data.note);
+  log.line(fmt::format("{} ({} parameters, {}), {} rank{} x {} thread{} ({}), sync {}, {} buckets",
+                       options.model, parameter_count(*model), name(options.precision), group.size(),
+                       group.size() > 1 ? "s" : "", num_threads(), num_threads() > 1 ? "s" : "",
+                       group.backend(), options.sync, ddp.plan().buckets.size()));
+  log.line(fmt::format("batch {} a rank, {} in all; {} steps; {} with {} learning rate, peak {}",
+                       options.batch_size, global_batch, steps, options.optimizer, options.schedule,
+                       options.lr));
+  log.plan(ddp);
+
+  const auto evaluate_now = [&](std::int64_t epoch) {
+    ddp.broadcast_buffers();
+    const auto average = ema ? std::optional(ema->average_scope()) : std::nullopt;
+    EvaluationReport report = evaluate(*model, test_set, options.batch_size, group);
+    report.epoch = epoch;
+    log.evaluation(report);
+  };
+
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    const auto begin = Clock::now();
+    std::int64_t epoch = 0;
+    optimizer->set_lr(schedule(step - 1));
+    const double loss = train_step(options, *model, loader, ddp, *optimizer, epoch);
+    BRIGADE_CHECK(std::isfinite(loss), "loss is ", loss, " at step ", step,
+                  "; lower --lr, or look at the data");
+    if (ema) ema->update();
+    log.step({.step = step,
+              .steps = steps,
+              .epoch = epoch,
+              .loss = loss,
+              .lr = optimizer->lr(),
+              .step_ms = dist::milliseconds(Clock::now() - begin),
+              .images = global_batch},
+             ddp.ledger().last());
+    const bool epoch_ends =
+        step % per_epoch == 0 && options.eval_every > 0 && step / per_epoch % options.eval_every == 0;
+    if (epoch_ends || step == steps) evaluate_now(epoch);
+  }
+
+  const std::string sha = parameters_sha256(*model, group);
+  if (!options.save.empty() && group.rank() == 0) nn::save(*model, options.save);
+  log.line("params sha256 " + sha);
+  if (!options.out.empty()) log.line("output in " + options.out);
+}
+
+}  // namespace
+}  // namespace brigade::apps
+
+int main(int argc, char** argv) {
+  using namespace brigade::apps;
+  return run_main([&] {
+    const TrainOptions options = parse_train_options(argc, argv);
+    const LoadedData data = load_data(options);  // Once a process: thread ranks share it.
+    brigade::dist::run_ranks(options.launch(),
+                             [&](brigade::dist::ProcessGroup& group) { train(options, data, group); });
+  });
+}
