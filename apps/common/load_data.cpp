@@ -31,9 +31,10 @@ LoadedData load_data(const TrainOptions& options) {
   const data::DataSearch found = data::locate(
       options.data.empty() ? std::nullopt : std::optional<std::filesystem::path>(options.data), kind);
   if (found.directory) {
-    data::Split split = data::read_cifar(
-        *found.directory,
-        {.kind = kind, .limit_train = options.limit_train, .limit_test = options.limit_test});
+    data::Split split = data::read_cifar(*found.directory, {.kind = kind,
+                                                            .allow_short = options.allow_short,
+                                                            .limit_train = options.limit_train,
+                                                            .limit_test = options.limit_test});
     const std::string note = data::describe(split);
     return {std::move(split), note};
   }

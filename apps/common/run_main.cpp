@@ -4,12 +4,11 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
-#include <string>
 #include <thread>
 
-#include "apps/common/train_options.h"
 #include "dist/launch.h"
 
 namespace brigade::apps {

@@ -3,8 +3,15 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 namespace brigade::apps {
+
+/// Thrown where the program should print `text` and end with `code` (0 for --help, 2 for a usage error).
+struct EarlyExit {
+  int code = 0;
+  std::string text;
+};
 
 /// Runs `body`. Exit codes: 0 success, 1 failure, 2 usage error. A failure prints one line, "[rank 2/4] …" in
 /// a job of several processes, and ends this process at once, so that its launcher ends the peers: nothing is

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/run_main.h"
 #include "models/catalog.h"
 #include "nn/optim/catalog.h"
 #include "nn/optim/schedule.h"
@@ -50,6 +51,7 @@ void add_data(CLI::App& app, Raw& raw) {
       ->expected(0, 1)
       ->type_name("[N]")
       ->excludes(data);
+  group->add_flag("--allow-short", o.allow_short, "Accept data files with fewer records than the official ones");
   group->add_flag("--cifar100", o.cifar100, "The data set is CIFAR-100 (binary version)");
   group->add_option("--limit-train", o.limit_train, "Use only the first N training images")
       ->check(CLI::PositiveNumber)

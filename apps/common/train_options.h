@@ -19,6 +19,7 @@ struct TrainOptions {
   // Data
   std::string data;                       ///< Empty: looked for (data/find_data.h).
   std::optional<std::int64_t> synthetic;  ///< Number of training images to generate.
+  bool allow_short = false;
   bool cifar100 = false;
   std::int64_t limit_train = std::numeric_limits<std::int64_t>::max();
   std::int64_t limit_test = std::numeric_limits<std::int64_t>::max();
@@ -76,13 +77,7 @@ struct TrainOptions {
   std::string to_json() const;  ///< config.json
 };
 
-/// Thrown where the program should print `text` and end with `code` (0 for --help, 2 for a usage error).
-struct EarlyExit {
-  int code = 0;
-  std::string text;
-};
-
-/// Throws EarlyExit.
+/// Throws EarlyExit (apps/common/run_main.h) for --help and for usage errors.
 TrainOptions parse_train_options(int argc, char** argv);
 
 }  // namespace brigade::apps
