@@ -250,6 +250,7 @@ std::string TrainOptions::to_json() const {
   const nlohmann::ordered_json json{
       {"data", data},
       {"synthetic", synthetic ? nlohmann::ordered_json(*synthetic) : nlohmann::ordered_json()},
+      {"allow_short", allow_short},
       {"cifar100", cifar100},
       {"limit_train", limit(limit_train)},
       {"limit_test", limit(limit_test)},
