@@ -45,8 +45,7 @@ std::unique_ptr<Transport> with_algorithm(std::unique_ptr<Transport> transport,
 
 std::string where(int rank, int size) { return size > 1 ? str("[rank ", rank, "/", size, "] ") : ""; }
 
-// The error with its rank in front. Types derived from ours and foreign ones pass unchanged: their callers
-// look for them.
+// The error with its rank in front. Derived and foreign types pass unchanged: somebody looks for them.
 [[noreturn]] void rethrow_from(int rank, int size, const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -101,8 +100,7 @@ void run_threads(const LaunchOptions& options, const std::function<void(ProcessG
   std::mutex mutex;
   int failed_rank = -1;
   std::exception_ptr failure;
-  // Peers of a failed rank fail with CommErrors of their own, usually later: what is no CommError comes
-  // first.
+  // Peers of a failed rank fail with CommErrors, usually later: any other error is nearer to the cause.
   const auto record = [&](int rank, const std::exception_ptr& error) {
     std::lock_guard lock(mutex);
     if (failure && (!is_comm_error(failure) || is_comm_error(error))) return;

@@ -40,13 +40,12 @@ class Job {
 std::shared_ptr<Job> join_mpi_job();
 
 struct LaunchOptions {
-  std::string backend = "auto";  ///< auto: mpi under mpirun, else threads.
-  int ranks = 1;                 ///< threads backend; under mpirun 1 or the number of processes.
-  std::string algorithm =
-      "auto";  ///< all-reduce algorithm: auto (the backend's own), naive, ring, tree, halving_doubling.
+  std::string backend = "auto";    ///< auto: mpi under mpirun, else threads.
+  int ranks = 1;                   ///< threads backend; under mpirun 1 or the number of processes.
+  std::string algorithm = "auto";  ///< Of all_reduce: auto (the backend's own), naive, tree, ring, …
   GroupOptions group = {};
   std::shared_ptr<Job> job =
-      nullptr;  ///< mpi backend: a job already joined. Else run_ranks joins and finishes one.
+      {};  ///< mpi: a job joined already. Without one, run_ranks joins and finishes one.
 };
 
 /// Names for `backend` and for `algorithm`, for --help and error messages.

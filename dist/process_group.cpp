@@ -37,8 +37,7 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return a.numel() > 0 && b.numel() > 0 && a.raw() < b.raw() + b.bytes() && b.raw() < a.raw() + a.bytes();
 }
 
-// `large` holds one block the size of `small` for every rank. They may share memory only as `small` == block
-// `own`.
+// `large` holds a block like `small` for every rank; they may share memory only if `small` is block `own`.
 void check_blocks(const char* operation, const char* small_name, const Tensor& small, const char* large_name,
                   const Tensor& large, int size, int own = -1) {
   BRIGADE_CHECK(small.dtype() == large.dtype() && large.numel() == size * small.numel(), operation, ": ",
@@ -163,7 +162,7 @@ Work ProcessGroup::enqueue(std::string what, Run run, RunIf condition) {
       run(*group.transport);
     } catch (const std::exception& e) {
       const std::string reason = str(group.who, ": ", work->what, ": ", e.what());
-      work->error = std::make_exception_ptr(CommError(reason));
+      work->error = reason;
       // Peers may be waiting for bytes that will never come now. After the first failure this does nothing.
       if (!group.failure()) group.abort(reason);
     }

@@ -40,17 +40,12 @@ struct GroupState;
 /// A fixed set of ranks.
 ///
 /// Order    Every rank calls the same collectives in the same order. They run one after another, in that
-/// order, on
-///          the group's communication stream; the caller goes on at once and waits on the returned Work.
+///          order, on the group's communication stream; the caller goes on at once and waits on the Work.
 /// Buffers  Contiguous (or channels_last, alike on all ranks), on the group's device; untouched from the call
-/// until
-///          the Work is done, which keeps them alive. Results are written in place. See Transport for
-///          aliases.
+///          until the Work is done, which keeps them alive. Results are written in place. Aliases: Transport.
 /// Errors   Error for a local mistake, before any byte is sent. CommError (from Work::wait) when a peer is
-/// lost,
-///          calls something else, or the time-out passes. After one failed call all later ones fail with its
-///          reason. A mismatch found by check_calls leaves the connection whole, so that close() still works
-///          in order.
+///          lost, calls something else, or the time-out passes. After one failed call all later ones fail with
+///          its reason. A mismatch found by check_calls leaves the connection whole: close() still works.
 /// Threads  One thread calls; abort() may come from any.
 /// Label    Appears in errors and in the ledger: "bucket 2 (layer4.1.conv2.weight …)".
 class ProcessGroup {

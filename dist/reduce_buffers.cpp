@@ -10,8 +10,7 @@
 namespace brigade::dist {
 namespace {
 
-// a op b. Symmetric to the bit (signed zeros and NaN included): an MPI library may swap the operands on some
-// ranks.
+// a op b. Symmetric to the bit, signed zeros and NaN included: MPI may swap the operands on some ranks.
 template <Reduce op, class T>
 T combine(T a, T b) {
   constexpr bool adds = op == Reduce::sum || op == Reduce::mean;

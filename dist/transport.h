@@ -28,12 +28,10 @@ inline void append_text(std::string& out, Reduce op) { out += name(op); }
 /// Threads  Every call comes from the one thread of the group's communication stream.
 /// Order    Every rank makes the same collective calls in the same order.
 /// Tensors  Dense, on the transport's device, same dtype and numel() on every rank unless said otherwise; any
-/// numel(),
-///          0 included. Shapes do not matter, memory order does. 16-bit floats are summed in f32 and rounded
-///          once. All ranks get bit-identical results.
-/// Aliases  reduce_scatter's `out` may be exactly this rank's slice of t (which then changes), and
-/// all_gather's t
-///          exactly this rank's slice of `out`. No other overlap.
+///          numel(), 0 included. Shapes do not matter, memory order does. 16-bit floats are summed in f32 and
+///          rounded once. All ranks get bit-identical results.
+/// Aliases  reduce_scatter's `out` may be exactly this rank's slice of t (which then changes), and all_gather's
+///          t exactly this rank's slice of `out`. No other overlap.
 /// Errors   CommError when a peer is lost or a peer's message does not fit.
 class Transport {
  public:

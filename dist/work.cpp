@@ -74,7 +74,7 @@ void Work::wait() const {
     group.abort(reason);
     throw CommError(reason);
   }
-  if (state_->error) std::rethrow_exception(state_->error);
+  if (state_->error) throw CommError(*state_->error);
 }
 
 }  // namespace brigade::dist

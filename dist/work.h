@@ -2,7 +2,6 @@
 // dist/work.h - the handle of a collective that is under way.
 #pragma once
 
-#include <exception>
 #include <memory>
 #include <string>
 

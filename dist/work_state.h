@@ -44,7 +44,7 @@ struct Work::State {
   std::string what;  // "all_reduce(sum) f32 x 100, sequence 17, bucket 2 (conv1.weight …)"
   std::shared_ptr<ManualEvent> finished = std::make_shared<ManualEvent>();
   // Written by the communication stream before `finished` completes.
-  std::exception_ptr error;
+  std::optional<std::string> error;
   WorkTimes times;
 };
 

@@ -2,15 +2,13 @@
 // dist/algorithms/algorithms.h - all-reduce spelled out over send and recv, to read, to step through, and to
 // choose by name. Cost: α seconds a message, β seconds a byte; p ranks, n bytes; arithmetic is not counted.
 //
-//   naive              2 (p-1) (α + nβ)                   everything passes through rank 0
-//   tree               2 ⌈log2 p⌉ (α + nβ)                fewest steps for tiny messages, whole message each
-//   step ring               2 (p-1) α + 2 (p-1)/p nβ           least bytes a rank can send; p steps of
-//   latency halving_doubling   2 log2 p α + 2 (p-1)/p nβ          both, for powers of two; else 2 (α + nβ)
-//   more
+//   naive              2 (p-1) (α + nβ)            everything passes through rank 0
+//   tree               2 ⌈log2 p⌉ (α + nβ)         fewest steps for tiny messages, each of the whole message
+//   ring               2 (p-1) α + 2 (p-1)/p nβ    fewest bytes a rank can send; p steps of latency
+//   halving_doubling   2 log2 p α + 2 (p-1)/p nβ   both, for powers of two; else 2 (α + nβ) more
 //
-// See R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH"
-// (2005). Every element of the result is computed on exactly one rank and then copied: all ranks get the same
-// bits.
+// See R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH" (2005).
+// Every element of the result is computed on exactly one rank and then copied: all ranks get the same bits.
 #pragma once
 
 #include <span>

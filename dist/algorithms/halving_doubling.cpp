@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// dist/algorithms/halving_doubling.cpp - the ring's bytes in the tree's number of steps (Rabenseifner's
-// algorithm).
+// dist/algorithms/halving_doubling.cpp - the ring's bytes in the tree's number of steps (Rabenseifner).
 #include <bit>
 #include <vector>
 
@@ -22,8 +21,7 @@ Tensor part(const Tensor& t, Range range) { return t.slice(0, range.begin, range
 // gives its whole message to rank i and gets the result at the end, 2 (α + nβ) more.
 //
 // Halving    with partner rank ^ q/2, then rank ^ q/4, … rank ^ 1: the pair splits the range both still hold,
-// each
-//            sends the half it gives up and adds what it gets for the half it keeps. Sizes n/2, n/4, … n/q.
+//            each sends the half it gives up and adds what it gets for the half it keeps: n/2, n/4, … n/q.
 // Doubling   the same pairs in reverse order swap their complete parts, and ranges grow back.
 //
 // log2 q steps each way: 2 log2 q α + 2 (q-1)/q nβ.

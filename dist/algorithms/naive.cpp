@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// dist/algorithms/naive.cpp - everybody sends to rank 0, which adds and answers. The yardstick for the
-// others.
+// dist/algorithms/naive.cpp - everybody sends to rank 0, which adds and answers. The yardstick.
 #include "dist/algorithms/algorithms.h"
 #include "dist/reduce_buffers.h"
 

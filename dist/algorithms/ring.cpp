@@ -35,8 +35,7 @@ void ring_reduce_scatter(Transport& transport, Tensor& t, Reduce op) {
   }
 }
 
-// The same way round without adding: in step s every rank passes on the complete slice it got last (first its
-// own).
+// The same way round without adding: in step s every rank passes on the complete slice it got last, its own first.
 void ring_all_gather(Transport& transport, Tensor& t) {
   const int rank = transport.rank(), size = transport.size();
   const int left = wrap(rank - 1, size), right = wrap(rank + 1, size);

@@ -16,8 +16,7 @@ namespace {
 
 constexpr int kHeaderTag = 1, kDataTag = 2;
 
-// Goes ahead of every point-to-point message: MPI itself tells neither the type nor more than INT_MAX
-// elements.
+// Goes ahead of every point-to-point message: MPI itself tells neither the dtype nor a size beyond int.
 struct Header {
   std::int64_t count = 0;
   std::int64_t dtype = 0;
@@ -245,8 +244,7 @@ class MpiTransport final : public Transport {
     return part;
   }
 
-  // Where n elements of each rank arrive: `out` itself if that is all of it. unpack() brings them to their
-  // places.
+  // Where n elements of each rank arrive: `out` itself if that is all of it. unpack() puts them in place.
   Tensor landing(const Tensor& out, std::int64_t n) const {
     return n * size_ == out.numel() ? out : Tensor::empty({n * size_}, out.dtype());
   }

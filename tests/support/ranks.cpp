@@ -34,8 +34,7 @@ std::shared_ptr<dist::Job>& job_slot() {
   return job;
 }
 
-// Ends a world that hangs: first by aborting its groups; if a rank stays in its own code, by ending the
-// program.
+// Ends a world that hangs: first by aborting its groups, then, if a rank stays in its own code, the program.
 class Watchdog {
  public:
   Watchdog() : thread_([this] { watch(); }) {}
