@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// tests/kernels/random_test.cpp - random tensors and dropout: moments, and that a number depends on its logical
+// position only.
+#include <cmath>
+
+#include "core/parallel.h"
+#include "kernels/ops.h"
+#include "tests/support/tensors.h"
+#include "tests/support/test.h"
+
+using namespace brigade;
+
+namespace {
+
+struct Moments {
+  double mean, variance, least, largest;
+};
+
+Moments moments(const Tensor& t) {
+  const auto v = test::values(t);
+  Moments m{0, 0, v[0], v[0]};
+  for (double x : v) {
+    m.mean += x / static_cast<double>(v.size());
+    m.least = std::min(m.least, x);
+    m.largest = std::max(m.largest, x);
+  }
+  for (double x : v) m.variance += (x - m.mean) * (x - m.mean) / static_cast<double>(v.size());
+  return m;
+}
+
+// The same shape in several memory layouts, all of which must hold the same numbers.
+std::vector<Tensor> empty_layouts(DType dtype) {
+  return {Tensor::empty({3, 5, 4, 7}, dtype),
+          Tensor::empty({3, 5, 4, 7}, dtype, {}, MemoryFormat::channels_last),
+          Tensor::empty({7, 5, 4, 3}, dtype).transpose(0, 3),
+          Tensor::empty({3, 5, 9, 7}, dtype).slice(2, 1, 9, 2)};
+}
+
+}  // namespace
+
+TEST_CASE("uniform and normal numbers have the moments they should", "[kernels][random]") {
+  Generator generator{.seed = 12};
+  // 10^5 numbers: the mean of a unit-variance sample is off by 0.003 at one sigma; five sigma are allowed.
+  const Moments u = moments(ops::rand({100000}, generator, -1, 3));
+  CHECK(std::abs(u.mean - 1) < 5 * 4 / std::sqrt(12e5));
+  CHECK(std::abs(u.variance - 16.0 / 12) < 0.02);
+  CHECK(u.least >= -1);
+  CHECK(u.largest < 3);
+  CHECK(u.least < -0.99);
+  CHECK(u.largest > 2.99);
+  const Moments n = moments(ops::randn({100000}, generator, 2, 0.5));
+  CHECK(std::abs(n.mean - 2) < 5 * 0.5 / std::sqrt(1e5));
+  CHECK(std::abs(n.variance - 0.25) < 0.007);
+  CHECK(n.largest > 2 + 3 * 0.5);
+  CHECK(generator.next_stream == 2);
+}
+
+TEST_CASE("a random element is uniform_at or normal_at of its row-major index in any layout",
+          "[kernels][random]") {
+  const int threads = num_threads();
+  for (DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
+    for (Tensor out : empty_layouts(dtype)) {
+      INFO(str(dtype, " strides ", out.strides()));
+      for (int count : {1, 3}) {
+        set_num_threads(count);
+        Generator generator{.seed = 5, .next_stream = 9};
+        ops::uniform_(out, generator, 0, 1);
+        auto got = test::values(out);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const Tensor expected = ops::cast(ops::full({}, static_cast<double>(uniform_at(5, 9, i))), dtype);
+          if (got[i] != expected.item()) FAIL("uniform " << i);
+        }
+        ops::normal_(out, generator, 0, 1);
+        got = test::values(out);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const Tensor expected = ops::cast(ops::full({}, static_cast<double>(normal_at(5, 10, i))), dtype);
+          if (got[i] != expected.item()) FAIL("normal " << i);
+        }
+        Tensor reference = Tensor::empty(out.shape(), dtype);
+        reference_kernels().random_normal(5, 10, 0.25, 3, reference);
+        kernels({}).random_normal(5, 10, 0.25, 3, out);
+        CHECK(test::differs_bitwise(out, reference) == "");
+        reference_kernels().random_uniform(5, 10, -2, 3, reference);
+        kernels({}).random_uniform(5, 10, -2, 3, out);
+        CHECK(test::differs_bitwise(out, reference) == "");
+      }
+      set_num_threads(threads);
+    }
+}
+
+TEST_CASE("a large random tensor does not depend on the number of threads", "[kernels][random]") {
+  const int threads = num_threads();
+  Tensor one = Tensor::empty({250003}), three = Tensor::empty({250003});
+  set_num_threads(1);
+  kernels({}).random_normal(1, 2, 0, 1, one);
+  set_num_threads(3);
+  kernels({}).random_normal(1, 2, 0, 1, three);
+  set_num_threads(threads);
+  CHECK(test::differs_bitwise(one, three) == "");
+  CHECK(three.data<float>()[200001] == normal_at(1, 2, 200001));
+}
+
+TEST_CASE("dropout keeps by position, scales what it keeps, and is its own derivative", "[kernels][random]") {
+  for (DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
+    for (MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      const Tensor x = test::random({20, 5, 8, 7}, 3, dtype, format);
+      const Tensor y = ops::dropout(x, 0.25, 7, 8);
+      CHECK(y.memory_format() == format);
+      Tensor expected = ops::empty_like(x);
+      reference_kernels().dropout(7, 8, 0.25, x, expected);
+      CHECK(test::differs(y, expected,
+                          dtype == DType::bf16  ? 0x1p-7
+                          : dtype == DType::f64 ? 1e-15
+                                                : 1e-3) == "");
+      const auto before = test::values(x), after = test::values(y);
+      int dropped = 0;
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        const bool keep = static_cast<double>(uniform_at(7, 8, i)) >= 0.25;
+        if ((after[i] != 0) != (keep && before[i] != 0)) FAIL("element " << i);
+        dropped += !keep;
+      }
+      CHECK(std::abs(dropped / static_cast<double>(before.size()) - 0.25) <
+            0.03);  // Five sigma of 5600 draws.
+    }
+  const Tensor x = test::random({100}, 1);
+  CHECK(test::differs_bitwise(ops::dropout(x, 0, 1, 1), x) == "");
+  CHECK_THROWS_WITH(ops::dropout(x, 1, 1, 1), ContainsSubstring("dropout") && ContainsSubstring("got 1"));
+}
