@@ -76,8 +76,7 @@ void Context::run(const Primitive& primitive, std::unordered_map<int, dnnl::memo
   stream_.wait();
 }
 
-void Context::run_reorder(const Primitive& primitive, dnnl::memory& from, dnnl::memory& to) {
-  dnnl::reorder reorder = primitive.reorder;
+void Context::run(dnnl::reorder reorder, dnnl::memory& from, dnnl::memory& to) {
   reorder.execute(stream_, from, to);
   stream_.wait();
 }

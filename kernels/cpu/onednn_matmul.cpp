@@ -71,7 +71,7 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, T
     const auto desc = bias.defined() ? dnnl::matmul::desc(a_desc, b_desc, bias_desc, out_desc)
                                      : dnnl::matmul::desc(a_desc, b_desc, out_desc);
     const dnnl::matmul::primitive_desc pd(desc, attr, context.engine());
-    return Primitive{dnnl::matmul(pd), pd.scratchpad_desc(), {}, {}};
+    return Primitive{dnnl::matmul(pd), pd.scratchpad_desc(), {}};
   });
 
   std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, context.memory(a_desc, a)},

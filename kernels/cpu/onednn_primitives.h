@@ -33,14 +33,18 @@ class Key {
   std::vector<std::int64_t> numbers_;
 };
 
-/// A compiled primitive with the layouts that oneDNN chose for it.
+/// The layout in which a primitive takes an operand, and the copy between it and the tensor's own layout (into it for
+/// what is read, out of it for what is written). `reorder` is empty where the two are one.
+struct Packing {
+  dnnl::memory::desc desc;
+  dnnl::reorder reorder;
+};
+
+/// A compiled primitive.
 struct Primitive {
   dnnl::primitive primitive;
   dnnl::memory::desc scratchpad;
-  /// Convolutions only: layout of the (gradient of the) weights, and the copy between it and OIHW f32;
-  /// `reorder` is empty where the chosen layout is OIHW f32 itself.
-  dnnl::memory::desc weights;
-  dnnl::reorder reorder;
+  Packing operands[3];  ///< Convolutions only: the two that are read, then the one that is written.
 };
 
 /// The calling thread's engine, stream and primitives. Thread ranks share none of it: a oneDNN stream is not
@@ -57,8 +61,7 @@ class Context {
 
   /// Runs `primitive` and waits for it; adds the scratchpad.
   void run(const Primitive& primitive, std::unordered_map<int, dnnl::memory> arguments);
-  /// Runs the weights' copy of `primitive`.
-  void run_reorder(const Primitive& primitive, dnnl::memory& from, dnnl::memory& to);
+  void run(dnnl::reorder reorder, dnnl::memory& from, dnnl::memory& to);
 
   /// Memory of a tensor or of raw bytes; owns nothing.
   dnnl::memory memory(const dnnl::memory::desc& desc, const Tensor& t) const {
