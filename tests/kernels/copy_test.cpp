@@ -29,7 +29,6 @@ void check_midpoints() {
     const auto middle = static_cast<float>((static_cast<double>(low) + static_cast<double>(high)) / 2);
     const float below = std::nextafterf(middle, 0.0f), above = std::nextafterf(middle, INFINITY);
     const std::uint16_t even = bits % 2 == 0 ? bits : static_cast<std::uint16_t>(bits + 1);
-    // (Half of the smallest bf16 subnormal's neighbourhood is exact in float, too.)
     if (T(middle).bits != even || T(-middle).bits != (even | 0x8000)) FAIL("midpoint above " << bits);
     if (T(below).bits != bits) FAIL("below the midpoint above " << bits);
     if (T(above).bits != bits + 1) FAIL("above the midpoint above " << bits);
