@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # A run that shows learning in minutes. Left out, as a group, if the user says how long to train.
 LENGTH=(--epochs=1 --limit-train=8192 --limit-test=2000)
 # Left out one by one, where the user gives the same flag.
-DEFAULTS=(--batch-size=16 --lr=0.05 "--out=$ROOT/runs/resnet18-$(date +%Y%m%d-%H%M%S)")
+DEFAULTS=(--batch-size=16 --lr=0.02 "--out=$ROOT/runs/resnet18-$(date +%Y%m%d-%H%M%S)")
 
 # given FLAG…: whether the user gave one of these, as "--flag value" or "--flag=value".
 given() {

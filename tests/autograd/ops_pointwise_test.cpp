@@ -119,7 +119,7 @@ TEST_CASE("dropout has the derivative of its mask", "[autograd][dropout]") {
   REQUIRE(wrong_gradient(function, {leaf({3, 5}, 1)}) == "");
 }
 
-TEST_CASE("dropout with p = 0 is the identity, and p outside [0, 1) is refused",
+TEST_CASE("dropout with p = 0 is the identity, and p below 0 or from 1 on is refused",
           "[autograd][dropout][error]") {
   const Variable x = leaf({4}, 1);
   REQUIRE(dropout(x, 0) == x);

@@ -50,7 +50,7 @@ TEST_CASE("overlapping parts of one tensor add their gradients", "[autograd][sha
   REQUIRE(values(x.grad()) == std::vector<double>{1, 2, 2, 1});
 }
 
-TEST_CASE("expand sums over its repetitions; squeeze and unsqueeze are each other's derivative",
+TEST_CASE("expand sums over its repetitions, and squeeze and unsqueeze are each other's derivative",
           "[autograd][shape]") {
   const std::vector<Variable> x = {leaf({3, 1, 2}, 1)};
   REQUIRE(wrong_gradient([](const auto& in) { return expand(in[0], {3, 4, 2}); }, x) == "");

@@ -100,7 +100,7 @@ TEST_CASE("matmul of integers is exact", "[kernels][matmul]") {
           test::random({5, 4}, 3, DType::i64));
 }
 
-TEST_CASE("linear and its gradients equal the reference; bf16 weights' gradients stay f32",
+TEST_CASE("linear and its gradients equal the reference, and bf16 weights' gradients stay f32",
           "[kernels][linear]") {
   for (const DType dtype : kFloats)
     for (const bool has_bias : {false, true})
