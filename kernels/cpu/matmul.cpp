@@ -54,19 +54,19 @@ Tensor batched(const Tensor& t) {
       t, {numel(t.shape()) / std::max<std::int64_t>(t.size(-2) * t.size(-1), 1), t.size(-2), t.size(-1)});
 }
 
-// What a dtype is computed in when its own primitives are missing.
-bool needs_f32(DType dtype) {
-  return dtype == DType::f16 || (dtype == DType::bf16 && !onednn::supports_bf16());
-}
-
 // One matrix b for the whole batch: [B, M, K] x [K, N] is one product with B M rows.
 bool is_repeated(const Tensor& b) { return b.size(0) == 1 || b.stride(0) == 0; }
 
 }  // namespace
 
+DType computed_in(DType dtype) {
+  const bool missing = dtype == DType::f16 || (dtype == DType::bf16 && !onednn::supports_bf16());
+  return missing ? DType::f32 : dtype;
+}
+
 void product(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, Tensor& out) {
   if (out.numel() == 0) return;
-  if (needs_f32(a.dtype())) {
+  if (computed_in(a.dtype()) != a.dtype()) {
     Tensor sums = beta != 0 ? ops::cast(out, DType::f32) : Tensor::empty(out.shape());
     product(ops::cast(a, DType::f32), ops::cast(b, DType::f32), bias, beta, sums);
     if (!sums.same_view(out)) kernels({}).copy(sums, out);

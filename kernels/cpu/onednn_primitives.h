@@ -33,8 +33,8 @@ class Key {
   std::vector<std::int64_t> numbers_;
 };
 
-/// The layout in which a primitive takes an operand, and the copy between it and the tensor's own layout (into it for
-/// what is read, out of it for what is written). `reorder` is empty where the two are one.
+/// The layout in which a primitive takes an operand, and the copy between it and the tensor's own layout
+/// (into it for what is read, out of it for what is written). `reorder` is empty where the two are one.
 struct Packing {
   dnnl::memory::desc desc;
   dnnl::reorder reorder;

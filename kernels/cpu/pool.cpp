@@ -2,7 +2,7 @@
 // kernels/cpu/pool.cpp - pooling. The loops run over pixels outside and channels inside: vectorised where
 // channels lie side by side (channels_last), right for any strides. All averages are one kernel: a window is
 // a range of rows and a range of columns, fixed or adaptive.
-#include <cmath>
+#include <algorithm>
 #include <vector>
 
 #include "core/parallel.h"
@@ -46,9 +46,7 @@ void for_each_pixel(const Tensor& t, std::int64_t grain, const Body& body) {
 // ---- Averages
 // ----------------------------------------------------------------------------------------------------
 
-// Along one dim: pixels [begin, end) of the source meet one pixel of the result. `share[i]` is the factor of
-// source pixel i (1 / window length); it belongs to the output side, which is the result forward and the
-// source backward.
+// Along one dim: pixels [begin[i], end[i]) of the source meet pixel i of the result.
 struct Ranges {
   std::vector<std::int64_t> begin, end;
 };

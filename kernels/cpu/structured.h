@@ -8,6 +8,9 @@
 namespace brigade::cpu {
 
 // matmul.cpp
+/// The dtype that products and convolutions of `dtype` are computed in: f32 for f16, and for bf16 on a
+/// processor for which oneDNN has no bf16 primitives.
+DType computed_in(DType dtype);
 /// out = a b + bias + beta out, where a and b are floating and of one dtype and out is that or f32: the
 /// product behind matmul, linear and the im2col convolution. bias [N] is f32 (f64 beside f64) or undefined;
 /// beta is 0 or 1.
