@@ -90,7 +90,9 @@ class Ddp::Impl final : public BackwardObserver {
   void before_backward(std::span<const Variable> reached, int root_label) override {
     syncing = no_sync_depth == 0 && root_label != label;
     if (!syncing) return;
-    ledger.begin_step().backward.begin = Clock::now();
+    StepRecord& record = ledger.begin_step();
+    record.backward.begin = Clock::now();
+    group.begin_step(record.step);
     reducer->begin();
 
     // Gradients that are present from earlier micro-steps count as used too.

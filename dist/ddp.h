@@ -6,8 +6,8 @@
 //   Sgd optimizer(ddp.parameters(), …);
 //   …
 //   ddp.parameters().zero_grad();
-//   backward(loss(model(x)));   // gradients travel from inside this call; when it returns they are means
-//   over ranks optimizer.step();
+//   backward(loss(model(x)));  // gradients travel from inside this call and are means when it returns
+//   optimizer.step();
 //
 // Read before: autograd/variable.h (BackwardObserver), dist/grad_sync.h.
 #pragma once
@@ -21,13 +21,13 @@
 
 namespace brigade::dist {
 
-/// What happens when a parameter takes no part in the loss on some rank.
-enum class UnusedParameters : std::uint8_t {
-  error,  ///< All ranks throw the same Error at the end of that backward, naming the parameters and their
-          ///< ranks.
-  zero,   ///< It counts as zero on ranks that did not use it; if no rank did, it has no gradient and is not
-          ///< updated.
-};
+/// What happens when a parameter takes no part in the loss on some rank. Either way all ranks know, by one small
+/// collective that rides along with backward.
+///
+/// error  All ranks throw the same Error at the end of that backward, naming the parameters and how many ranks used
+///        them.
+/// zero   It counts as zero on ranks that did not use it; if no rank did, it has no gradient and is not updated.
+enum class UnusedParameters : std::uint8_t { error, zero };
 
 struct DdpOptions {
   std::string strategy = "bucketed";
@@ -37,11 +37,12 @@ struct DdpOptions {
 
 /// Averages gradients over the ranks of a group at each backward that reaches its parameters.
 ///
-/// Construction compares parameters (count, names, shapes, dtypes, trainability) across ranks, moves them
-/// into flat memory in the plan's order, and broadcasts values and buffers from rank 0. Blocks; throws Error
-/// naming the first difference on every rank. A parameter used several times is reduced once, after its last
-/// use. Several forwards before one backward are fine. Errors: CommError out of backward() when a peer is
-/// lost.
+/// Construction compares parameters and buffers (count, names, shapes, dtypes, trainability) across ranks, moves the
+/// parameters into flat memory in the plan's order, and broadcasts values and buffers from rank 0. Blocks; throws Error
+/// naming the first difference on every rank.
+///
+/// A parameter used several times is reduced once, after its last use. Several forwards before one backward are fine.
+/// Throws CommError out of backward() when a peer is lost.
 class Ddp {
  public:
   Ddp(std::vector<nn::NamedParameter> parameters, std::vector<nn::NamedBuffer> buffers, ProcessGroup& group,

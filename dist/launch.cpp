@@ -13,6 +13,7 @@
 
 #include "core/parallel.h"
 #include "dist/algorithms/algorithms.h"
+#include "dist/emulated/emulated_transport.h"
 #include "dist/threads/thread_transport.h"
 
 namespace brigade::dist {
@@ -37,10 +38,12 @@ constexpr Launcher kLaunchers[] = {
     {"PMIX_RANK", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE"},                           // srun --mpi=pmix
 };
 
-std::unique_ptr<Transport> with_algorithm(std::unique_ptr<Transport> transport,
-                                          const std::string& algorithm) {
-  if (algorithm == "auto") return transport;
-  return make_algorithm_transport(std::move(transport), find_algorithm(algorithm));
+// The backend's transport behind what the options ask for. A chosen algorithm runs over the modelled links message by
+// message; without one the model takes whole collectives as rings.
+std::unique_ptr<Transport> decorated(std::unique_ptr<Transport> transport, const LaunchOptions& options) {
+  if (options.network) transport = make_emulated_transport(std::move(transport), *options.network);
+  if (options.algorithm == "auto") return transport;
+  return make_algorithm_transport(std::move(transport), find_algorithm(options.algorithm));
 }
 
 std::string where(int rank, int size) { return size > 1 ? str("[rank ", rank, "/", size, "] ") : ""; }
@@ -114,9 +117,8 @@ void run_threads(const LaunchOptions& options, const std::function<void(ProcessG
       pthread_setname_np(pthread_self(), str("rank", rank).c_str());
       set_num_threads(std::max(1, available_cores() / size));
       try {
-        ProcessGroup group(
-            [&] { return with_algorithm(make_thread_transport(hub, rank), options.algorithm); },
-            options.group);
+        ProcessGroup group([&] { return decorated(make_thread_transport(hub, rank), options); },
+                           options.group);
         run_rank(group, body, [&](const std::exception_ptr& error) { record(rank, error); });
       } catch (...) {
         record(rank, std::current_exception());  // No group: its peers end by their time-out.
@@ -138,8 +140,7 @@ void run_mpi(const LaunchOptions& options, const LaunchEnvironment& environment,
   set_num_threads(std::max(1, available_cores() / environment.local_size));
   std::exception_ptr failure;
   {
-    ProcessGroup group([&] { return with_algorithm(job->connect(), options.algorithm); }, options.group,
-                       job->stream());
+    ProcessGroup group([&] { return decorated(job->connect(), options); }, options.group, job->stream());
     run_rank(group, body, [&](std::exception_ptr error) { failure = std::move(error); });
   }
   if (failure) rethrow_from(environment.rank, environment.size, failure);

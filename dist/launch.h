@@ -6,10 +6,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "dist/emulated/network_model.h"
 #include "dist/process_group.h"
 
 namespace brigade::dist {
@@ -44,8 +46,9 @@ struct LaunchOptions {
   int ranks = 1;                   ///< threads backend; under mpirun 1 or the number of processes.
   std::string algorithm = "auto";  ///< Of all_reduce: auto (the backend's own), naive, tree, ring, …
   GroupOptions group = {};
-  std::shared_ptr<Job> job =
-      {};  ///< mpi: a job joined already. Without one, run_ranks joins and finishes one.
+  std::optional<NetworkModel> network = {};  ///< Collectives take at least as long as on this network.
+  /// mpi: a job joined already. Without one, run_ranks joins and finishes one.
+  std::shared_ptr<Job> job = {};
 };
 
 /// Names for `backend` and for `algorithm`, for --help and error messages.

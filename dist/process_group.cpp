@@ -54,7 +54,7 @@ void compare_calls(Transport& transport, GroupState& group, const CallRecord& mi
   const Tensor sent = Tensor::empty({bytes}, DType::u8);
   Tensor received = Tensor::empty({bytes * transport.size()}, DType::u8);
   std::memcpy(sent.raw(), &mine, sizeof mine);
-  transport.all_gather(sent, received);
+  transport.all_gather_control(sent, received);
   std::vector<CallRecord> calls(static_cast<std::size_t>(transport.size()));
   std::memcpy(calls.data(), received.raw(), static_cast<std::size_t>(received.bytes()));
   const std::string mismatch = describe_mismatch(calls);
@@ -194,6 +194,10 @@ Work ProcessGroup::collective(const char* operation, const Tensor* shown, Reduce
 void ProcessGroup::check_rank(const char* operation, const char* what, int rank) const {
   BRIGADE_CHECK(rank >= 0 && rank < size_, operation, ": ", what, " must be a rank of the group; got ", what,
                 " ", rank, ", group size ", size_);
+}
+
+void ProcessGroup::begin_step(std::int64_t step) {
+  stream_->submit([state = state_, step] { state->transport->begin_step(step); });
 }
 
 Work ProcessGroup::broadcast(Tensor t, int root, std::string label) {

@@ -78,6 +78,9 @@ class ProcessGroup {
   [[nodiscard]] Work send(Tensor t, int to);
   [[nodiscard]] Work recv(Tensor t, int from);
 
+  /// Tells the transport, in order with the collectives, that step `step` begins (see Transport::begin_step).
+  void begin_step(std::int64_t step);
+
   /// Every rank's `text`, in rank order. Blocks. For start-up checks, not for the hot path.
   std::vector<std::string> all_gather_text(const std::string& text);
 

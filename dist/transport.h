@@ -54,11 +54,16 @@ class Transport {
   virtual void reduce_scatter(const Tensor& t, Tensor& out, Reduce op) = 0;
   /// out [size * n] gets every rank's t [n], in rank order.
   virtual void all_gather(const Tensor& t, Tensor& out) = 0;
+  /// all_gather for a few bytes about the calls themselves, which a modelled network does not charge for.
+  virtual void all_gather_control(const Tensor& t, Tensor& out) { all_gather(t, out); }
   virtual void gather(const Tensor& t, Tensor& out, int root) = 0;   ///< `out` is used on root only.
   virtual void scatter(const Tensor& t, Tensor& out, int root) = 0;  ///< `t` is used on root only.
   /// out[j * n ..] gets rank j's t[rank * n ..].
   virtual void all_to_all(const Tensor& t, Tensor& out) = 0;
   virtual void barrier() = 0;
+
+  /// Step `step` of training begins: a modelled network may change with it. Not collective.
+  virtual void begin_step(std::int64_t step) { static_cast<void>(step); }
 
   /// Ends the group for everyone: blocked and later calls of all ranks throw CommError with `reason`, as far
   /// as the backend can reach them. May come from any thread, as may arrivals().

@@ -8,8 +8,10 @@ const KernelTable& cpu_kernels();  // kernels/cpu/table.cpp
 
 const KernelTable& kernels(Device device) {
   switch (device.type) {
-    case DeviceType::cpu: return cpu_kernels();
-    case DeviceType::cuda: break;
+    case DeviceType::cpu:
+      return cpu_kernels();
+    case DeviceType::cuda:
+      break;
   }
   fail(str("kernels: this build has no ", device, " support; choose cpu"));
 }

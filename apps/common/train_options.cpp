@@ -51,7 +51,8 @@ void add_data(CLI::App& app, Raw& raw) {
       ->expected(0, 1)
       ->type_name("[N]")
       ->excludes(data);
-  group->add_flag("--allow-short", o.allow_short, "Accept data files with fewer records than the official ones");
+  group->add_flag("--allow-short", o.allow_short,
+                  "Accept data files with fewer records than the official ones");
   group->add_flag("--cifar100", o.cifar100, "The data set is CIFAR-100 (binary version)");
   group->add_option("--limit-train", o.limit_train, "Use only the first N training images")
       ->check(CLI::PositiveNumber)
@@ -161,6 +162,16 @@ void add_ranks(CLI::App& app, Raw& raw) {
   group->add_option("--timeout", o.timeout, "Seconds to wait for a peer before giving up")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  const auto net =
+      group->add_option("--net", o.net, "Model a network: bandwidth and latency of a link, like 1gbit,50us")
+          ->type_name("LINK");
+  group
+      ->add_option("--net-schedule", o.net_schedule, "Change the bandwidth at steps, like 0:10gbit,200:1gbit")
+      ->type_name("STEP:BANDWIDTH,...")
+      ->needs(net);
+  group->add_option("--slow-rank", o.slow_rank, "One rank has only a fraction of the bandwidth, like 2:0.5")
+      ->type_name("RANK:FRACTION")
+      ->needs(net);
   group->add_flag("--deterministic", o.deterministic,
                   "Add ranks up in rank order, so that results do not depend on bucket sizes with more than "
                   "two ranks either");
@@ -203,6 +214,7 @@ void finish(Raw& raw, const CLI::App& app) {
   }
   try {
     static_cast<void>(o.ddp());
+    static_cast<void>(o.launch());
   } catch (const Error& error) {
     throw CLI::ValidationError(error.what());
   }
@@ -225,6 +237,14 @@ dist::LaunchOptions TrainOptions::launch() const {
   options.ranks = ranks;
   options.algorithm = deterministic ? "naive" : algorithm;
   options.group.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1000));
+  if (net.empty()) return options;
+  dist::NetworkModel network;
+  network.seed = seed;
+  const dist::Link link = dist::parse_link("--net", net);
+  network.links = {{0, link}};
+  if (!net_schedule.empty()) network.links = dist::parse_schedule("--net-schedule", net_schedule, link);
+  if (!slow_rank.empty()) network.slow_ranks = {dist::parse_slow_rank("--slow-rank", slow_rank)};
+  options.network = network;
   return options;
 }
 
@@ -286,6 +306,9 @@ std::string TrainOptions::to_json() const {
       {"backend", backend},
       {"algorithm", algorithm},
       {"device", device},
+      {"net", net},
+      {"net_schedule", net_schedule},
+      {"slow_rank", slow_rank},
       {"ranks", ranks},
       {"threads", threads},
       {"timeout", timeout},

@@ -60,6 +60,7 @@ struct TrainOptions {
   std::string backend = "auto";
   std::string algorithm = "auto";
   std::string device = "auto";
+  std::string net, net_schedule, slow_rank;  ///< A modelled network; empty: the real one.
   int ranks = 1;
   int threads = 0;       ///< Per rank; 0: cores / ranks on this host.
   double timeout = 120;  ///< Seconds.

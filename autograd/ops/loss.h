@@ -7,7 +7,7 @@
 namespace brigade {
 
 struct CrossEntropyOptions {
-  double label_smoothing = 0;      ///< In [0, 1].
+  double label_smoothing = 0;        ///< In [0, 1].
   std::int64_t ignore_index = -100;  ///< Rows with this label count neither in the sum nor in the mean.
 };
 

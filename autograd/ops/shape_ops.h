@@ -13,7 +13,8 @@ Variable reshape(const Variable& x, const Shape& shape);
 Variable flatten(const Variable& x, std::int64_t first_dim = 1);  ///< Merges dims first_dim.. into one.
 Variable permute(const Variable& x, const Dims& order);
 Variable transpose(const Variable& x, std::int64_t dim0, std::int64_t dim1);
-Variable slice(const Variable& x, std::int64_t dim, std::int64_t begin, std::int64_t end, std::int64_t step = 1);
+Variable slice(const Variable& x, std::int64_t dim, std::int64_t begin, std::int64_t end,
+               std::int64_t step = 1);
 Variable select(const Variable& x, std::int64_t dim, std::int64_t index);
 Variable expand(const Variable& x, const Shape& shape);
 Variable squeeze(const Variable& x, std::int64_t dim);

@@ -46,12 +46,15 @@ class PartlyUsed : public nn::Module {
     register_module("always", always);
     register_module("sometimes", sometimes);
   }
-  Variable forward(const Variable& x) override { return call_sometimes ? always(x) + sometimes(x) : always(x); }
+  Variable forward(const Variable& x) override {
+    return call_sometimes ? always(x) + sometimes(x) : always(x);
+  }
   nn::Linear always, sometimes;
   bool call_sometimes = false;
 };
 
-std::vector<Tensor> serial_gradients(nn::Module& model, const Shape& features, std::int64_t batch, std::uint64_t seed) {
+std::vector<Tensor> serial_gradients(nn::Module& model, const Shape& features, std::int64_t batch,
+                                     std::uint64_t seed) {
   model.zero_grad();
   backward(test::toy_loss(model, test::toy_batch(features, batch, 0, 1, seed)));
   return test::copy_gradients(model);
@@ -75,11 +78,13 @@ TEST_CASE("a reused and a tied parameter are reduced once, after the last use, a
       default_generator() = {.seed = 3};
       Reusing model;
       require(model.named_parameters().size() == 6, "the tied weight counts once");
-      Ddp ddp(model.named_parameters(), model.named_buffers(), group, {.strategy = std::string(strategy.name), .caps = {.bytes = 700, .first_bytes = 100}});
+      Ddp ddp(model.named_parameters(), model.named_buffers(), group,
+              {.strategy = std::string(strategy.name), .caps = {.bytes = 700, .first_bytes = 100}});
       ddp.parameters().zero_grad();
       backward(test::toy_loss(model, test::toy_batch({16}, 24, group.rank(), group.size(), 5)));
       test::require_close(test::copy_gradients(model), expected, 1e-6, str(strategy.name));
-      require(bucket_reductions(ddp) == static_cast<int>(ddp.plan().buckets.size()), "each bucket is reduced exactly once");
+      require(bucket_reductions(ddp) == static_cast<int>(ddp.plan().buckets.size()),
+              "each bucket is reduced exactly once");
     });
 }
 
@@ -99,7 +104,8 @@ TEST_CASE("checkpointed segments mark every parameter ready once", "[dist][ddp][
   });
 }
 
-TEST_CASE("a parameter no rank uses is an error that names it, on every rank", "[dist][ddp][ranks][A02][error]") {
+TEST_CASE("a parameter no rank uses is an error that names it, on every rank",
+          "[dist][ddp][ranks][A02][error]") {
   test::for_each_world([&](ProcessGroup& group) {
     PartlyUsed model;
     Ddp ddp(model.named_parameters(), {}, group);
@@ -110,17 +116,17 @@ TEST_CASE("a parameter no rank uses is an error that names it, on every rank", "
   });
 }
 
-TEST_CASE("a parameter only rank 0 uses is an error that names it, on every rank", "[dist][ddp][ranks][A02][error]") {
-  test::for_each_world(
-      [&](ProcessGroup& group) {
-        if (group.size() == 1) return;
-        PartlyUsed model;
-        model.call_sometimes = group.rank() == 0;
-        Ddp ddp(model.named_parameters(), {}, group);
-        const auto batch = test::toy_batch({16}, 24, group.rank(), group.size(), 5);
-        const std::string text = test::thrown_by([&] { backward(test::toy_loss(model, batch)); });
-        test::require_contains(text, str("\"sometimes.bias\" (used on 1 of ", group.size(), " ranks)"));
-      });
+TEST_CASE("a parameter only rank 0 uses is an error that names it, on every rank",
+          "[dist][ddp][ranks][A02][error]") {
+  test::for_each_world([&](ProcessGroup& group) {
+    if (group.size() == 1) return;
+    PartlyUsed model;
+    model.call_sometimes = group.rank() == 0;
+    Ddp ddp(model.named_parameters(), {}, group);
+    const auto batch = test::toy_batch({16}, 24, group.rank(), group.size(), 5);
+    const std::string text = test::thrown_by([&] { backward(test::toy_loss(model, batch)); });
+    test::require_contains(text, str("\"sometimes.bias\" (used on 1 of ", group.size(), " ranks)"));
+  });
 }
 
 TEST_CASE("with UnusedParameters::zero a globally unused parameter stays untouched and has no gradient",
@@ -139,7 +145,8 @@ TEST_CASE("with UnusedParameters::zero a parameter one rank uses gets the mean w
   test::for_each_world([&](ProcessGroup& group) {
     PartlyUsed model, alone;
     Ddp ddp(model.named_parameters(), {}, group, {.unused = UnusedParameters::zero});
-    for (int step = 0; step < 2; ++step) {  // Twice: stale memory of the first step must not leak into the second.
+    for (int step = 0; step < 2;
+         ++step) {  // Twice: stale memory of the first step must not leak into the second.
       const auto seed = static_cast<std::uint64_t>(5 + step);
       const auto batch = test::toy_batch({16}, 24, group.rank(), group.size(), seed);
       ddp.parameters().zero_grad();
@@ -201,31 +208,34 @@ TEST_CASE("no_sync of one model does not silence another", "[dist][ddp][ranks]")
     const auto batch = test::toy_batch({16}, 24, group.rank(), group.size(), 5);
     const auto local = ddp_a.no_sync();
     backward(test::toy_loss(*b, batch));
-    require(ddp_b.ledger().steps_recorded() == 1 && ddp_a.ledger().steps_recorded() == 0, "b synchronised, a did not");
+    require(ddp_b.ledger().steps_recorded() == 1 && ddp_a.ledger().steps_recorded() == 0,
+            "b synchronised, a did not");
   });
 }
 
-TEST_CASE("two forwards before one backward work with batch norm, and match one rank", "[dist][ddp][ranks][A05]") {
+TEST_CASE("two forwards before one backward work with batch norm, and match one rank",
+          "[dist][ddp][ranks][A05]") {
   class Net : public nn::Module {
    public:
     Net() : bn(4) { register_module("bn", bn); }
     Variable forward(const Variable& x) override { return bn(x); }
     nn::BatchNorm2d bn;
   };
-  test::for_each_world(
-      [&](ProcessGroup& group) {
-        Net model, alone;
-        Ddp ddp(model.named_parameters(), model.named_buffers(), group);
-        // Every rank's inputs differ; the expected mean is computed from all of them by one rank's worth of code.
-        const auto inputs = [](int rank, int k) { return test::random({6, 4, 2, 2}, static_cast<std::uint64_t>(10 * rank + k)); };
-        const auto loss = [&](nn::Module& net, int rank) {
-          const Variable one = net(inputs(rank, 0)), two = net(inputs(rank, 1));
-          return mse_loss(one, inputs(rank, 2)) + mse_loss(two, inputs(rank, 3));
-        };
-        backward(loss(model, group.rank()));
-        for (int rank = 0; rank < group.size(); ++rank) backward(loss(alone, rank) * (1.0 / group.size()));
-        test::require_close(test::copy_gradients(model), test::copy_gradients(alone), 1e-5, "two forwards");
-      });
+  test::for_each_world([&](ProcessGroup& group) {
+    Net model, alone;
+    Ddp ddp(model.named_parameters(), model.named_buffers(), group);
+    // Every rank's inputs differ; the expected mean is computed from all of them by one rank's worth of code.
+    const auto inputs = [](int rank, int k) {
+      return test::random({6, 4, 2, 2}, static_cast<std::uint64_t>(10 * rank + k));
+    };
+    const auto loss = [&](nn::Module& net, int rank) {
+      const Variable one = net(inputs(rank, 0)), two = net(inputs(rank, 1));
+      return mse_loss(one, inputs(rank, 2)) + mse_loss(two, inputs(rank, 3));
+    };
+    backward(loss(model, group.rank()));
+    for (int rank = 0; rank < group.size(); ++rank) backward(loss(alone, rank) * (1.0 / group.size()));
+    test::require_close(test::copy_gradients(model), test::copy_gradients(alone), 1e-5, "two forwards");
+  });
 }
 
 TEST_CASE("construction gives every rank rank 0's parameters and buffers", "[dist][ddp][ranks]") {
@@ -241,7 +251,8 @@ TEST_CASE("construction gives every rank rank 0's parameters and buffers", "[dis
   });
 }
 
-TEST_CASE("ranks that built different models are told the first difference, rank 0 included", "[dist][ddp][ranks][A07][error]") {
+TEST_CASE("ranks that built different models are told the first difference, rank 0 included",
+          "[dist][ddp][ranks][A07][error]") {
   const int kind = GENERATE(0, 1, 2);
   test::for_each_world([&](ProcessGroup& group) {
     if (group.size() == 1) return;
@@ -251,28 +262,34 @@ TEST_CASE("ranks that built different models are told the first difference, rank
     if (odd && kind == 0) list.push_back({"extra.weight", Variable::parameter(test::random({2}, 3))});
     if (odd && kind == 1) list[0].variable = Variable::parameter(test::random({3, 4}, 1));
     if (odd && kind == 2) list[1].name = "fc.offset";
-    const std::string expected[] = {"first difference at index 2: rank 0 has nothing, rank 1 has parameter extra.weight f32 [2]",
-                                    "rank 0 has parameter fc.weight f32 [4, 3], rank 1 has parameter fc.weight f32 [3, 4]",
-                                    "rank 0 has parameter fc.bias f32 [3], rank 1 has parameter fc.offset f32 [3]"};
+    const std::string expected[] = {
+        "first difference at index 2: rank 0 has nothing, rank 1 has parameter extra.weight f32 [2]",
+        "rank 0 has parameter fc.weight f32 [4, 3], rank 1 has parameter fc.weight f32 [3, 4]",
+        "rank 0 has parameter fc.bias f32 [3], rank 1 has parameter fc.offset f32 [3]"};
     test::require_contains(test::thrown_by([&] { Ddp(list, {}, group); }), expected[kind]);
   });
 }
 
-TEST_CASE("wrapping twice, wrapping nothing and unfreezing later are refused by name", "[dist][ddp][ranks][error]") {
+TEST_CASE("wrapping twice, wrapping nothing and unfreezing later are refused by name",
+          "[dist][ddp][ranks][error]") {
   test::for_each_world([&](ProcessGroup& group) {
     const auto model = test::toy_mlp();
     test::require_contains(test::thrown_by([&] { Ddp({}, {}, group); }), "no parameters");
     Variable first_bias = model->parameters()[1];
     first_bias.set_requires_grad(false);
     Ddp ddp(model->named_parameters(), {}, group);
-    test::require_contains(test::thrown_by([&] { Ddp(model->named_parameters(), {}, group); }), "\"0.weight\" belongs to another Ddp");
+    test::require_contains(test::thrown_by([&] { Ddp(model->named_parameters(), {}, group); }),
+                           "\"0.weight\" belongs to another Ddp");
     require(ddp.parameters().count() == 3, "the frozen one has no place in the plan");
     first_bias.set_requires_grad(true);
     const auto batch = test::toy_batch({16}, 24, group.rank(), group.size(), 5);
-    test::require_contains(test::thrown_by([&] { backward(test::toy_loss(*model, batch)); }), "\"0.bias\" was frozen when the model was wrapped");
+    test::require_contains(test::thrown_by([&] { backward(test::toy_loss(*model, batch)); }),
+                           "\"0.bias\" was frozen when the model was wrapped");
   });
 }
 
 TEST_CASE("an unknown strategy lists the choices", "[dist][ddp][error]") {
-  REQUIRE_THROWS_WITH(strategy("bucket"), ContainsSubstring("unknown strategy \"bucket\"; choose from naive, flat, per_parameter, bucketed"));
+  REQUIRE_THROWS_WITH(
+      strategy("bucket"),
+      ContainsSubstring("unknown strategy \"bucket\"; choose from naive, flat, per_parameter, bucketed"));
 }

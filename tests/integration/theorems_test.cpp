@@ -29,13 +29,15 @@ const Subject kSubjects[] = {{"mlp", test::toy_mlp, {16}}, {"cnn", test::toy_cnn
 
 // Trains for kSteps and returns the parameters; `after_step(model)` sees each step.
 template <class AfterStep>
-std::vector<Tensor> train(const Subject& subject, ProcessGroup& group, const DdpOptions& options, const AfterStep& after_step) {
+std::vector<Tensor> train(const Subject& subject, ProcessGroup& group, const DdpOptions& options,
+                          const AfterStep& after_step) {
   const auto model = subject.make(7);
   Ddp ddp(model->named_parameters(), model->named_buffers(), group, options);
   optim::Sgd optimizer(ddp.parameters(), 0.1, {.momentum = 0.9, .weight_decay = 1e-3});
   for (int step = 0; step < kSteps; ++step) {
     ddp.parameters().zero_grad();
-    backward(test::toy_loss(*model, test::toy_batch(subject.features, kGlobalBatch, group.rank(), group.size(), static_cast<std::uint64_t>(step))));
+    backward(test::toy_loss(*model, test::toy_batch(subject.features, kGlobalBatch, group.rank(),
+                                                    group.size(), static_cast<std::uint64_t>(step))));
     optimizer.step();
     after_step(*model);
   }
@@ -53,7 +55,8 @@ std::vector<Tensor> train_serially(const Subject& subject) {
   optim::Sgd optimizer(parameters, 0.1, {.momentum = 0.9, .weight_decay = 1e-3});
   for (int step = 0; step < kSteps; ++step) {
     parameters.zero_grad();
-    backward(test::toy_loss(*model, test::toy_batch(subject.features, kGlobalBatch, 0, 1, static_cast<std::uint64_t>(step))));
+    backward(test::toy_loss(
+        *model, test::toy_batch(subject.features, kGlobalBatch, 0, 1, static_cast<std::uint64_t>(step))));
     optimizer.step();
   }
   return test::copy_values(*model);
@@ -62,12 +65,14 @@ std::vector<Tensor> train_serially(const Subject& subject) {
 std::vector<DdpOptions> all_options() {
   std::vector<DdpOptions> out;
   for (const Strategy& strategy : strategies()) out.push_back({.strategy = std::string(strategy.name)});
-  for (const double cap : {1.0, 500.0, 2100.0, 1e9}) out.push_back({.strategy = "bucketed", .caps = {.bytes = cap, .first_bytes = cap / 2 + 0.5}});
+  for (const double cap : {1.0, 500.0, 2100.0, 1e9})
+    out.push_back({.strategy = "bucketed", .caps = {.bytes = cap, .first_bytes = cap / 2 + 0.5}});
   return out;
 }
 
 std::string describe(const Subject& subject, const DdpOptions& options, const ProcessGroup& group) {
-  return str(subject.name, ", ", options.strategy, ", cap ", options.caps.bytes, ", ", group.size(), " ranks");
+  return str(subject.name, ", ", options.strategy, ", cap ", options.caps.bytes, ", ", group.size(),
+             " ranks");
 }
 
 }  // namespace
@@ -77,12 +82,14 @@ TEST_CASE("theorem 1: p ranks on batch B/p equal one rank on batch B", "[integra
     const auto expected = train_serially(subject);
     test::for_each_world([&](ProcessGroup& group) {
       for (const DdpOptions& options : all_options())
-        test::require_close(train(subject, group, options), expected, 1e-5, describe(subject, options, group));
+        test::require_close(train(subject, group, options), expected, 1e-5,
+                            describe(subject, options, group));
     });
   }
 }
 
-TEST_CASE("theorem 2: after each step all ranks hold bit-identical parameters", "[integration][theorem][ranks]") {
+TEST_CASE("theorem 2: after each step all ranks hold bit-identical parameters",
+          "[integration][theorem][ranks]") {
   for (const Subject& subject : kSubjects)
     test::for_each_world([&](ProcessGroup& group) {
       for (const DdpOptions& options : all_options())
@@ -92,17 +99,19 @@ TEST_CASE("theorem 2: after each step all ranks hold bit-identical parameters", 
     });
 }
 
-TEST_CASE("theorem 3: with two ranks strategy and bucket plan do not change a bit", "[integration][theorem][ranks]") {
+TEST_CASE("theorem 3: with two ranks strategy and bucket plan do not change a bit",
+          "[integration][theorem][ranks]") {
   for (const Subject& subject : kSubjects)
-    test::for_each_world(
-        [&](ProcessGroup& group) {
-          const auto expected = train(subject, group, {.strategy = "naive"});
-          for (const DdpOptions& options : all_options()) {
-            const auto got = train(subject, group, options);
-            if (group.size() <= 2) test::require_same(got, expected, describe(subject, options, group));
-            else test::require_close(got, expected, 1e-6, describe(subject, options, group));
-          }
-        });
+    test::for_each_world([&](ProcessGroup& group) {
+      const auto expected = train(subject, group, {.strategy = "naive"});
+      for (const DdpOptions& options : all_options()) {
+        const auto got = train(subject, group, options);
+        if (group.size() <= 2)
+          test::require_same(got, expected, describe(subject, options, group));
+        else
+          test::require_close(got, expected, 1e-6, describe(subject, options, group));
+      }
+    });
 }
 
 TEST_CASE("theorem 3: algorithms that add ranks up in rank order keep every bit at any number of ranks",
@@ -112,23 +121,27 @@ TEST_CASE("theorem 3: algorithms that add ranks up in rank order keep every bit 
     test::for_each_world(
         [&](ProcessGroup& group) {
           const auto expected = train(subject, group, {.strategy = "flat"});
-          for (const DdpOptions& options : all_options()) test::require_same(train(subject, group, options), expected, describe(subject, options, group));
+          for (const DdpOptions& options : all_options())
+            test::require_same(train(subject, group, options), expected, describe(subject, options, group));
         },
         {.algorithm = "naive"});
 }
 
-TEST_CASE("theorem 6: a rank that reduces something else is reported with both ranks' calls", "[integration][theorem][ranks][error]") {
+TEST_CASE("theorem 6: a rank that reduces something else is reported with both ranks' calls",
+          "[integration][theorem][ranks][error]") {
   test::for_each_world([&](ProcessGroup& group) {
     if (group.size() == 1) return;
     // Rank 1 cuts its buckets differently, as a wrong flag on one host would make it.
     const auto model = test::toy_mlp();
     const std::string text = test::thrown_by([&] {
-      Ddp ddp(model->named_parameters(), {}, group, {.strategy = group.rank() == 1 ? "flat" : "per_parameter"});
+      Ddp ddp(model->named_parameters(), {}, group,
+              {.strategy = group.rank() == 1 ? "flat" : "per_parameter"});
       backward(test::toy_loss(*model, test::toy_batch({16}, kGlobalBatch, group.rank(), group.size(), 1)));
     });
     // The first call that differs is the broadcast of initial values: 10 biases (16 floats with the gap to the next
     // cache line) against all 874 parameters.
-    for (const char* part : {"CommError", "broadcast f32 x 16", "broadcast f32 x 880", "rank 1", "initial parameters"})
+    for (const char* part :
+         {"CommError", "broadcast f32 x 16", "broadcast f32 x 880", "rank 1", "initial parameters"})
       test::require_contains(text, part);
   });
 }

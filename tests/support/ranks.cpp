@@ -150,7 +150,10 @@ std::shared_ptr<dist::Job> mpi_job() {
 }
 
 void for_each_world(const std::function<void(dist::ProcessGroup&)>& body, const WorldOptions& options) {
-  dist::LaunchOptions launch{.backend = "threads", .algorithm = options.algorithm, .group = options.group};
+  dist::LaunchOptions launch{.backend = "threads",
+                             .algorithm = options.algorithm,
+                             .group = options.group,
+                             .network = options.network};
   if (under_mpi()) {
     launch.backend = "mpi";
     launch.ranks = dist::launch_environment().size;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace brigade::test {
 struct WorldOptions {
   std::vector<int> sizes{1, 2, 3, 4};  ///< Of the thread worlds. Under mpiexec the launch decides.
   std::string algorithm = "auto";
+  std::optional<dist::NetworkModel> network = {};
   dist::GroupOptions group{.timeout = std::chrono::seconds(20)};
 };
 

@@ -52,7 +52,9 @@ ToyBatch toy_batch(const Shape& features, std::int64_t global_size, int rank, in
           ops::clone(Tensor::from(labels, {global_size}).slice(0, rank * share, (rank + 1) * share))};
 }
 
-Variable toy_loss(nn::Module& model, const ToyBatch& batch) { return cross_entropy(model(batch.inputs), batch.labels); }
+Variable toy_loss(nn::Module& model, const ToyBatch& batch) {
+  return cross_entropy(model(batch.inputs), batch.labels);
+}
 
 std::vector<Tensor> copy_values(const nn::Module& model) {
   std::vector<Tensor> out;
@@ -77,7 +79,8 @@ void require_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b, co
   }
 }
 
-void require_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double relative, const std::string& message) {
+void require_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double relative,
+                   const std::string& message) {
   require(a.size() == b.size(), message + ": different numbers of tensors");
   for (std::size_t i = 0; i < a.size(); ++i) {
     double largest = 0;
@@ -87,11 +90,13 @@ void require_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, d
   }
 }
 
-void require_same_on_all_ranks(const std::vector<Tensor>& tensors, dist::ProcessGroup& group, const std::string& message) {
+void require_same_on_all_ranks(const std::vector<Tensor>& tensors, dist::ProcessGroup& group,
+                               const std::string& message) {
   Sha256 sha;
   for (const Tensor& t : tensors) sha.update(t);
   const std::string mine = sha.hex();
-  for (const std::string& other : group.all_gather_text(mine)) require(other == mine, message + ": ranks hold different bits");
+  for (const std::string& other : group.all_gather_text(mine))
+    require(other == mine, message + ": ranks hold different bits");
 }
 
 }  // namespace brigade::test

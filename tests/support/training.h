@@ -33,9 +33,11 @@ std::vector<Tensor> copy_gradients(const nn::Module& model);
 
 /// Throws unless both lists agree: bitwise, or within `relative` of the largest element of each tensor.
 void require_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b, const std::string& message);
-void require_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double relative, const std::string& message);
+void require_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double relative,
+                   const std::string& message);
 
 /// Throws unless every rank holds the same bits.
-void require_same_on_all_ranks(const std::vector<Tensor>& tensors, dist::ProcessGroup& group, const std::string& message);
+void require_same_on_all_ranks(const std::vector<Tensor>& tensors, dist::ProcessGroup& group,
+                               const std::string& message);
 
 }  // namespace brigade::test
