@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// apps/make_synthetic_cifar.cpp - writes the synthetic CIFAR of data/synthetic.h as files in CIFAR-10's binary format, for
-// machines without network and for other programs to read.
+// apps/make_synthetic_cifar.cpp - writes the synthetic CIFAR of data/synthetic.h as files in CIFAR-10's binary format,
+// for machines without network and for other programs to read.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 

@@ -38,12 +38,6 @@ std::unique_ptr<nn::Module> make_model(const TrainOptions& options, const data::
   return model;
 }
 
-std::int64_t parameter_count(const nn::Module& model) {
-  std::int64_t count = 0;
-  for (const Variable& p : model.parameters()) count += p.numel();
-  return count;
-}
-
 // One optimizer step over `accumulate` batches; returns the mean loss over them and over ranks.
 double train_step(const TrainOptions& options, nn::Module& model, data::Loader& loader, dist::Ddp& ddp,
                   optim::Optimizer& optimizer, std::int64_t& epoch) {
@@ -116,7 +110,7 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
 
   log.line(data.note);
   log.line(fmt::format("{} ({} parameters, {}), {} rank{} x {} thread{} ({}), sync {}, {} buckets",
-                       options.model, parameter_count(*model), name(options.precision), group.size(),
+                       options.model, nn::count_parameters(*model), name(options.precision), group.size(),
                        group.size() > 1 ? "s" : "", num_threads(), num_threads() > 1 ? "s" : "",
                        group.backend(), options.sync, ddp.plan().buckets.size()));
   log.line(fmt::format("batch {} a rank, {} in all; {} steps; {} with {} learning rate, peak {}",
@@ -148,6 +142,8 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
               .step_ms = dist::milliseconds(Clock::now() - begin),
               .images = global_batch},
              ddp.ledger().last());
+    if (const auto change = ddp.last_plan_change(); change && change->step == ddp.ledger().steps_recorded())
+      log.line(change->text());
     const bool epoch_ends =
         step % per_epoch == 0 && options.eval_every > 0 && step / per_epoch % options.eval_every == 0;
     if (epoch_ends || step == steps) evaluate_now(epoch);

@@ -68,6 +68,25 @@ BucketPlan plan_flat(std::span<const ParameterInfo> parameters) {
              [](const BucketPlan&, const ParameterInfo&) { return false; });
 }
 
+BucketPlan plan_from_ends(std::span<const ParameterInfo> parameters, std::vector<int> order,
+                          std::span<const std::int32_t> ends, std::string rule) {
+  BucketPlan plan{.rule = std::move(rule), .order = std::move(order), .buckets = {}};
+  int begin = 0;
+  for (const std::int32_t end : ends) {
+    BRIGADE_CHECK(end > begin && end <= static_cast<int>(plan.order.size()),
+                  "plan: buckets must end in ascending order, at most at ", plan.order.size(), "; got ", end,
+                  " after ", begin);
+    BucketSpec bucket{.range = {begin, end},
+                      .bytes = 0,
+                      .dtype = info(parameters, plan.order[static_cast<std::size_t>(begin)]).dtype};
+    for (; begin < end; ++begin)
+      bucket.bytes += info(parameters, plan.order[static_cast<std::size_t>(begin)]).bytes;
+    plan.buckets.push_back(bucket);
+  }
+  check_plan(plan, parameters);
+  return plan;
+}
+
 void check_plan(const BucketPlan& plan, std::span<const ParameterInfo> parameters) {
   BRIGADE_CHECK(plan.order.size() == parameters.size(), "plan: needs all ", parameters.size(),
                 " parameters; got ", plan.order.size());

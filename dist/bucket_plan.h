@@ -54,6 +54,11 @@ BucketPlan plan_by_size(std::span<const ParameterInfo> parameters, const BucketC
 BucketPlan plan_per_parameter(std::span<const ParameterInfo> parameters);
 BucketPlan plan_flat(std::span<const ParameterInfo> parameters);  ///< One bucket (per dtype).
 
+/// Buckets that end before the given positions, ascending; the last is the number of parameters. Throws Error if the
+/// ends do not fit or a bucket would mix dtypes.
+BucketPlan plan_from_ends(std::span<const ParameterInfo> parameters, std::vector<int> order,
+                          std::span<const std::int32_t> ends, std::string rule);
+
 /// Throws Error unless the plan covers `parameters` exactly once with one dtype a bucket and right sizes.
 void check_plan(const BucketPlan& plan, std::span<const ParameterInfo> parameters);
 

@@ -24,6 +24,7 @@ void BucketReducer::begin() {
     bucket.record = {.bucket = static_cast<int>(&bucket - buckets_.data()), .bytes = bucket.spec.bytes};
   }
   ready_.assign(ready_.size(), false);
+  ledger_->current().ready.assign(ready_.size(), Clock::time_point{});
 }
 
 void BucketReducer::mark_ready(int position) {
@@ -33,6 +34,7 @@ void BucketReducer::mark_ready(int position) {
   ready_[at] = true;
   Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[at])];
   bucket.record.last_ready = Clock::now();
+  ledger_->current().ready[at] = bucket.record.last_ready;
   if (bucket.missing-- == bucket.spec.range.count()) bucket.record.first_ready = bucket.record.last_ready;
 }
 

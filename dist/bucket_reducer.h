@@ -26,7 +26,7 @@ class BucketReducer {
 
   int bucket_count() const { return static_cast<int>(buckets_.size()); }
 
-  /// Starts a step: every bucket is filling again.
+  /// Starts a step, whose record the ledger has begun: every bucket is filling again.
   void begin();
   /// The gradient at `position` is final. Each position once a step (Error otherwise).
   void mark_ready(int position);

@@ -62,12 +62,21 @@ class Ddp::Impl final : public BackwardObserver {
     for (const auto& p : all) (p.variable.requires_grad() ? trainable : frozen).push_back(p);
     BRIGADE_CHECK(!trainable.empty(), "ddp: all parameters are frozen");
     for (const auto& p : trainable) infos.push_back({p.name, p.variable.value().bytes(), p.variable.dtype()});
+    make_sync = chosen.make;
     plan = chosen.plan(infos, options.caps);
     check_plan(plan, infos);
     parameters = std::make_unique<optim::FlatParameters>(trainable, plan.order);
-    reducer = std::make_unique<BucketReducer>(group, *parameters, plan, ledger);
-    sync = chosen.make(*reducer);
+    use_plan();
+    BRIGADE_CHECK(!options.replan || options.strategy == "bucketed",
+                  "ddp: only strategy \"bucketed\" can be re-planned; got \"", options.strategy, "\"");
+    if (options.replan) replanner.emplace(group, infos, *options.replan);
     broadcast_initial_state();
+  }
+
+  // Buckets are ranges of flat memory that stays where it is: a new plan costs a few views.
+  void use_plan() {
+    reducer = std::make_unique<BucketReducer>(group, *parameters, plan, ledger);
+    sync = make_sync(*reducer);
   }
 
   void broadcast_initial_state() {
@@ -90,6 +99,12 @@ class Ddp::Impl final : public BackwardObserver {
   void before_backward(std::span<const Variable> reached, int root_label) override {
     syncing = no_sync_depth == 0 && root_label != label;
     if (!syncing) return;
+    if (replanner) {
+      if (auto next = replanner->before_step(plan)) {
+        plan = std::move(*next);
+        use_plan();  // Nothing is under way: the last backward waited for all buckets.
+      }
+    }
     StepRecord& record = ledger.begin_step();
     record.backward.begin = Clock::now();
     group.begin_step(record.step);
@@ -119,7 +134,9 @@ class Ddp::Impl final : public BackwardObserver {
     ledger.current().backward.end = Clock::now();
     sync->finish();
     used_work.wait();
+    ledger.current().control = {used_work.times().start, used_work.times().end};
     settle_unused();
+    if (replanner) replanner->after_step(ledger.last(), plan);
   }
 
   int position(const Variable& leaf) const {
@@ -160,7 +177,9 @@ class Ddp::Impl final : public BackwardObserver {
   Ledger ledger;
   std::unique_ptr<optim::FlatParameters> parameters;
   std::unique_ptr<BucketReducer> reducer;
+  std::unique_ptr<GradSync> (*make_sync)(BucketReducer& reducer) = nullptr;
   std::unique_ptr<GradSync> sync;
+  std::optional<Replanner> replanner;
   const int label;
   int no_sync_depth = 0;
 
@@ -180,6 +199,9 @@ Ddp::~Ddp() = default;
 
 optim::FlatParameters& Ddp::parameters() { return *impl_->parameters; }
 const BucketPlan& Ddp::plan() const { return impl_->plan; }
+std::optional<PlanChange> Ddp::last_plan_change() const {
+  return impl_->replanner ? impl_->replanner->last_change() : std::nullopt;
+}
 const std::vector<ParameterInfo>& Ddp::parameter_infos() const { return impl_->infos; }
 const Ledger& Ddp::ledger() const { return impl_->ledger; }
 ProcessGroup& Ddp::group() const { return impl_->group; }

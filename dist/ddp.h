@@ -13,11 +13,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "autograd/no_grad.h"
 #include "dist/grad_sync.h"
+#include "dist/replanner.h"
 
 namespace brigade::dist {
 
@@ -32,6 +34,8 @@ enum class UnusedParameters : std::uint8_t { error, zero };
 struct DdpOptions {
   std::string strategy = "bucketed";
   BucketCaps caps = {};
+  /// Re-plan the cuts of strategy "bucketed" from measurements while training goes on; `caps` make the first plan.
+  std::optional<ReplanOptions> replan = {};
   UnusedParameters unused = UnusedParameters::error;
 };
 
@@ -50,7 +54,9 @@ class Ddp {
   ~Ddp();
 
   optim::FlatParameters& parameters();
-  const BucketPlan& plan() const;
+  const BucketPlan& plan() const;  ///< The one in use; changes between steps if re-planning is on.
+  /// What the planner last decided; on rank 0 only, empty before its first change.
+  std::optional<PlanChange> last_plan_change() const;
   const std::vector<ParameterInfo>& parameter_infos() const;  ///< In the plan's index order.
   const Ledger& ledger() const;
   ProcessGroup& group() const;

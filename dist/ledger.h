@@ -36,6 +36,9 @@ struct StepRecord {
   std::int64_t step = 0;
   Interval backward;                  ///< First closure to last gradient.
   std::vector<BucketRecord> buckets;  ///< In launch order.
+  std::vector<Clock::time_point>
+      ready;         ///< When each gradient was final, by position; `backward.begin` if unused.
+  Interval control;  ///< The small collective in which ranks agree on used parameters.
 
   Clock::duration communication() const;  ///< Union of [start, end] over buckets.
   Clock::duration hidden() const;         ///< Part of it inside `backward`.

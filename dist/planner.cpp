@@ -109,18 +109,10 @@ BucketPlan plan_auto(std::span<const ParameterInfo> parameters, std::vector<int>
     }
   }
 
-  BucketPlan plan;
-  plan.order = std::move(order);
-  for (std::size_t j = n; j > 0; j = best[j].from) {
-    BucketSpec bucket{
-        .range = {static_cast<int>(best[j].from), static_cast<int>(j)}, .bytes = 0, .dtype = DType::f32};
-    for (std::size_t i = best[j].from; i < j; ++i) {
-      const ParameterInfo& p = parameters[static_cast<std::size_t>(plan.order[i])];
-      bucket.bytes += p.bytes;
-      bucket.dtype = p.dtype;
-    }
-    plan.buckets.insert(plan.buckets.begin(), bucket);
-  }
+  std::vector<std::int32_t> ends;
+  for (std::size_t j = n; j > 0; j = best[j].from) ends.push_back(static_cast<std::int32_t>(j));
+  std::reverse(ends.begin(), ends.end());
+  BucketPlan plan = plan_from_ends(parameters, std::move(order), ends, "auto");
   plan.rule = fmt::format("auto: {} buckets, predicted {:.2f} ms exposed", plan.buckets.size(),
                           1e3 * predict(plan.buckets, ready, cost).exposed_s());
   return plan;

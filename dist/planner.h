@@ -47,7 +47,8 @@ struct Prediction {
   double exposed_s() const { return finish_s - last_ready_s; }
 };
 
-/// Buckets launch in order, each when all its gradients and those of earlier buckets are ready; the wire carries one at a time.
+/// Buckets launch in order, each when all its gradients and those of earlier buckets are ready; the wire carries one
+/// at a time.
 Prediction predict(std::span<const BucketSpec> buckets, const ReadyTimes& ready, const CostModel& cost);
 
 /// The contiguous cuts with the earliest finish_s; among equals the fewest buckets. Never cuts across dtypes wrongly: a

@@ -213,7 +213,10 @@ Work ProcessGroup::all_reduce(Tensor t, Reduce op, std::string label) {
   check_reduce("all_reduce", t, op);
   t.bump_version();
   return collective("all_reduce", &t, op, -1, std::move(label),
-                    [t = flat(t), op](Transport& transport) mutable { transport.all_reduce(t, op); });
+                    [t = flat(t), op, alone = size_ == 1](Transport& transport) mutable {
+                      if (!alone)
+                        transport.all_reduce(t, op);  // The mean over one rank is the tensor itself.
+                    });
 }
 
 Work ProcessGroup::reduce(Tensor t, Reduce op, int root, std::string label) {

@@ -3,20 +3,44 @@
 #include "apps/common/run_log.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 namespace brigade::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Hours of training should not end at a mistyped path.
+void check_can_save(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  BRIGADE_CHECK(fs::is_directory(folder, ignored), "--save: cannot write ", path.string(), "; ",
+                folder.string(), " is no directory");
+  BRIGADE_CHECK(!fs::is_directory(path, ignored), "--save: cannot write ", path.string(),
+                "; it is a directory");
+  BRIGADE_CHECK(access(folder.c_str(), W_OK) == 0, "--save: cannot write ", path.string(), "; ",
+                std::strerror(errno));
+}
+
+}  // namespace
 
 RunLog::RunLog(const TrainOptions& options, int rank)
     : speaks_(rank == 0),
       per_step_(!options.quiet),
       print_plan_(options.print_plan),
       directory_(options.out) {
-  if (!speaks_ || options.out.empty()) return;
+  if (!speaks_) return;
+  if (!options.out.empty()) open(options);
+  if (!options.save.empty())
+    check_can_save(options.save);  // After open(): it may lie in the directory of --out.
+}
+
+void RunLog::open(const TrainOptions& options) {
   std::error_code error;
-  std::filesystem::create_directories(directory_, error);
+  fs::create_directories(directory_, error);
   BRIGADE_CHECK(!error, "--out: cannot create ", directory_.string(), "; ", error.message());
   write("config.json", options.to_json());
   const std::string path = directory_ / "metrics.jsonl";

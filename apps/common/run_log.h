@@ -33,7 +33,8 @@ struct EvaluationReport {
 
 class RunLog {
  public:
-  /// Rank 0 creates the directory and writes config.json. Throws Error naming the path if it cannot.
+  /// Rank 0 creates the directory and writes config.json, and sees that --save will find a place when training
+  /// is over. Throws Error naming the path if not.
   RunLog(const TrainOptions& options, int rank);
 
   /// A line for people, on rank 0.
@@ -45,6 +46,7 @@ class RunLog {
   void evaluation(const EvaluationReport& report);
 
  private:
+  void open(const TrainOptions& options);
   void write(const std::string& name, const std::string& text);
 
   struct CloseFile {

@@ -21,9 +21,8 @@ namespace {
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
   // The launcher kills the other ranks as soon as one ends: give those that failed for the same reason time
-  // to say so.
-  if (code == 1 && dist::launch_environment().size > 1)
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  // to say so (of a usage error only rank 0 speaks, and it need not be the first to end).
+  if (dist::launch_environment().size > 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
   _exit(code);
 }
 

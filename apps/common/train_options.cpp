@@ -4,6 +4,7 @@
 #include "apps/common/train_options.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "apps/common/run_main.h"
@@ -157,6 +158,11 @@ void add_ranks(CLI::App& app, Raw& raw) {
       ->capture_default_str();
   group->add_option("--first-bucket-mb", o.first_bucket_mb, "Cap of the bucket that is sent first, in MiB")
       ->capture_default_str();
+  group
+      ->add_option("--plan", o.plan,
+                   "Cuts of --sync bucketed: size caps, or auto: planned from measurements while training")
+      ->check(CLI::IsMember({"size", "auto"}))
+      ->capture_default_str();
   group->add_flag("--find-unused", o.find_unused,
                   "Parameters without part in the loss count as zero instead of being an error");
   group->add_option("--timeout", o.timeout, "Seconds to wait for a peer before giving up")
@@ -212,6 +218,20 @@ void finish(Raw& raw, const CLI::App& app) {
         "--synthetic: needs a positive number of images; got " + raw.synthetic);
     require_usage(!o.cifar100, "--synthetic: is made like CIFAR-10; drop --cifar100");
   }
+  // CLI11's ranges let "nan" through: it is neither below nor above them.
+  for (const auto& [flag, value] :
+       std::initializer_list<std::pair<const char*, double>>{{"--noise-std", o.noise_std},
+                                                             {"--lr", o.lr},
+                                                             {"--momentum", o.momentum},
+                                                             {"--weight-decay", o.weight_decay},
+                                                             {"--label-smoothing", o.label_smoothing},
+                                                             {"--clip-norm", o.clip_norm},
+                                                             {"--ema", o.ema},
+                                                             {"--timeout", o.timeout}})
+    require_usage(!std::isnan(value), str(flag, ": needs a number; got nan"));
+  // As from a shell variable that is not set: silence would mean other data, or no output.
+  for (const auto& [flag, value] : {std::pair{"--data", &o.data}, {"--out", &o.out}, {"--save", &o.save}})
+    require_usage(app.count(flag) == 0 || !value->empty(), str(flag, ": needs a path; got an empty one"));
   try {
     static_cast<void>(o.ddp());
     static_cast<void>(o.launch());
@@ -222,6 +242,8 @@ void finish(Raw& raw, const CLI::App& app) {
                 "--stem: only for resnet models; got --model " + o.model);
   require_usage(!o.nesterov || (o.optimizer == "sgd" && o.momentum > 0),
                 "--nesterov: needs --optimizer sgd and a momentum above 0");
+  require_usage(o.plan != "auto" || o.sync == "bucketed",
+                "--plan auto: needs --sync bucketed; got --sync " + o.sync);
   require_usage(o.device != "cuda", "--device: this build has no CUDA support; choose auto or cpu");
   require_usage(!o.deterministic || o.algorithm == "auto",
                 "--deterministic: chooses the algorithm; drop --algorithm");
@@ -252,6 +274,7 @@ dist::DdpOptions TrainOptions::ddp() const {
   return {.strategy = sync,
           .caps = {.bytes = dist::cap_from_mib("--bucket-mb", bucket_mb),
                    .first_bytes = dist::cap_from_mib("--first-bucket-mb", first_bucket_mb)},
+          .replan = plan == "auto" ? std::optional(dist::ReplanOptions{}) : std::nullopt,
           .unused = find_unused ? dist::UnusedParameters::zero : dist::UnusedParameters::error};
 }
 
@@ -302,6 +325,7 @@ std::string TrainOptions::to_json() const {
       {"sync", sync},
       {"bucket_mb", bucket_mb},
       {"first_bucket_mb", first_bucket_mb},
+      {"plan", plan},
       {"find_unused", find_unused},
       {"backend", backend},
       {"algorithm", algorithm},
@@ -323,7 +347,9 @@ TrainOptions parse_train_options(int argc, char** argv) {
       "Trains a network on CIFAR-10 on one or many ranks.\n"
       "  train_resnet18 --data DIR                    one rank\n"
       "  train_resnet18 --data DIR --ranks 4          four ranks in this process\n"
-      "  mpirun -np 4 train_resnet18 --data DIR       four processes",
+      "  mpirun -np 4 train_resnet18 --data DIR       four processes\n"
+      "More ranks than cores: mpirun --oversubscribe. As root: mpirun --allow-run-as-root. scripts/train.sh\n"
+      "--ranks 4 gives Open MPI all that it wants.",
       "train_resnet18");
   for (const auto add : {add_data, add_model, add_optimisation, add_ranks, add_output}) add(app, raw);
   try {

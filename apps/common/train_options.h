@@ -56,6 +56,7 @@ struct TrainOptions {
   std::string sync = "bucketed";
   double bucket_mb = 4;
   double first_bucket_mb = 1;
+  std::string plan = "size";
   bool find_unused = false;
   std::string backend = "auto";
   std::string algorithm = "auto";

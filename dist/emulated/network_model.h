@@ -49,8 +49,8 @@ struct NetworkModel {
                                 std::int64_t sequence) const;
 };
 
-/// "1gbit,50us", "100mbit", "10gbit,5us": bandwidth in kbit, mbit, gbit (decimal, per second), then optionally the latency in
-/// ns, us, ms, s. Throws Error naming `flag`.
+/// "1gbit,50us", "100mbit", "10gbit,5us": bandwidth in kbit, mbit, gbit (decimal, per second), then optionally the
+/// latency in ns, us, ms, s. Throws Error naming `flag`.
 Link parse_link(std::string_view flag, std::string_view text);
 /// "0:10gbit,200:1gbit": from which step which bandwidth; latencies stay those of `base`. Steps ascend.
 std::vector<NetworkModel::Change> parse_schedule(std::string_view flag, std::string_view text,

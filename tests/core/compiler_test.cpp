@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tests/core/compiler_test.cpp - a compiler fault that we must compile around: see the flags in the root CMakeLists.txt.
+// tests/core/compiler_test.cpp - a compiler fault that we must compile around: see the flags in CMakeLists.txt.
 #include <cstdint>
 #include <vector>
 
