@@ -1,72 +1,22 @@
 // SPDX-License-Identifier: MIT
-// dist/bucket_plan.cpp - plan makers, and plans as text.
+// dist/bucket_plan.cpp - plans checked, and plans as text. Who makes them: dist/plan_makers.cpp.
 #include "dist/bucket_plan.h"
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <unordered_map>
 
 namespace brigade::dist {
 namespace {
 
-std::vector<int> reverse_order(std::size_t count) {
-  std::vector<int> order(count);
-  std::iota(order.rbegin(), order.rend(), 0);
-  return order;
-}
-
+// Parameter by index.
 const ParameterInfo& info(std::span<const ParameterInfo> parameters, int index) {
   return parameters[static_cast<std::size_t>(index)];
 }
 
-// Cuts `order` wherever `closes(open bucket, next parameter)` says so, and where the dtype changes.
-template <class Closes>
-BucketPlan cut(std::string rule, std::span<const ParameterInfo> parameters, std::vector<int> order,
-               const Closes& closes) {
-  BucketPlan plan{.rule = std::move(rule), .order = std::move(order), .buckets = {}};
-  for (int position = 0; position < static_cast<int>(plan.order.size()); ++position) {
-    const ParameterInfo& next = info(parameters, plan.order[static_cast<std::size_t>(position)]);
-    const bool open = !plan.buckets.empty();
-    if (!open || plan.buckets.back().dtype != next.dtype || closes(plan, next))
-      plan.buckets.push_back({.range = {position, position}, .bytes = 0, .dtype = next.dtype});
-    BucketSpec& bucket = plan.buckets.back();
-    bucket.range.end = position + 1;
-    bucket.bytes += next.bytes;
-  }
-  return plan;
-}
-
 }  // namespace
-
-double cap_from_mib(std::string_view flag, double mebibytes) {
-  BRIGADE_CHECK(!std::isnan(mebibytes) && mebibytes > 0, flag, ": must be a positive number of MiB; got ",
-                mebibytes);
-  return mebibytes * kMiB;
-}
-
-BucketPlan plan_by_size(std::span<const ParameterInfo> parameters, const BucketCaps& caps) {
-  for (const double cap : {caps.bytes, caps.first_bytes})
-    BRIGADE_CHECK(!std::isnan(cap) && cap > 0, "plan: bucket caps must be positive; got ", cap, " bytes");
-  return cut(fmt::format("size cap {:.4g} MiB, first {:.4g} MiB", caps.bytes / kMiB, caps.first_bytes / kMiB),
-             parameters, reverse_order(parameters.size()),
-             [&](const BucketPlan& plan, const ParameterInfo& next) {
-               const double cap = plan.buckets.size() == 1 ? caps.first_bytes : caps.bytes;
-               return static_cast<double>(plan.buckets.back().bytes + next.bytes) > cap;
-             });
-}
-
-BucketPlan plan_per_parameter(std::span<const ParameterInfo> parameters) {
-  return cut("one parameter a bucket", parameters, reverse_order(parameters.size()),
-             [](const BucketPlan&, const ParameterInfo&) { return true; });
-}
-
-BucketPlan plan_flat(std::span<const ParameterInfo> parameters) {
-  return cut("everything in one bucket", parameters, reverse_order(parameters.size()),
-             [](const BucketPlan&, const ParameterInfo&) { return false; });
-}
 
 BucketPlan plan_from_ends(std::span<const ParameterInfo> parameters, std::vector<int> order,
                           std::span<const std::int32_t> ends, std::string rule) {

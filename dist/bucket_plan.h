@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // dist/bucket_plan.h - which gradients travel together, and in which order: a value, made by pure functions.
-// Read before: nn/optim/flat_parameters.h. Read next: dist/grad_sync.h.
+// Read before: nn/optim/flat_parameters.h. Read next: dist/plan_makers.h.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ struct ParameterInfo {
   std::string name;
   std::int64_t bytes = 0;  ///< Of its elements.
   DType dtype = DType::f32;
+  int dims = 0;  ///< Fewer than two: of a norm, or a bias.
 };
 
 /// Consecutive positions of the flat order that travel in one collective. All of one dtype.
@@ -37,22 +38,6 @@ struct BucketPlan {
 };
 
 inline constexpr double kMiB = 1024.0 * 1024.0;
-
-/// Caps in bytes. A bucket closes before the parameter that would push it over its cap. A parameter is never
-/// split: one larger than the cap gets a bucket of its own.
-struct BucketCaps {
-  double bytes = 4 * kMiB;
-  double first_bytes =
-      1 * kMiB;  ///< Of the bucket that launches first: small, so that the wire starts early.
-};
-
-/// Throws Error naming `flag` unless `mebibytes` is a positive finite number (infinity counts as "no cap").
-double cap_from_mib(std::string_view flag, double mebibytes);
-
-// Makers. Order: the reverse of the list, which is about the order in which backward finishes.
-BucketPlan plan_by_size(std::span<const ParameterInfo> parameters, const BucketCaps& caps);
-BucketPlan plan_per_parameter(std::span<const ParameterInfo> parameters);
-BucketPlan plan_flat(std::span<const ParameterInfo> parameters);  ///< One bucket (per dtype).
 
 /// Buckets that end before the given positions, ascending; the last is the number of parameters. Throws Error if the
 /// ends do not fit or a bucket would mix dtypes.

@@ -61,15 +61,17 @@ class Ddp::Impl final : public BackwardObserver {
     std::vector<nn::NamedParameter> trainable;
     for (const auto& p : all) (p.variable.requires_grad() ? trainable : frozen).push_back(p);
     BRIGADE_CHECK(!trainable.empty(), "ddp: all parameters are frozen");
-    for (const auto& p : trainable) infos.push_back({p.name, p.variable.value().bytes(), p.variable.dtype()});
+    for (const auto& p : trainable) infos.push_back({p.name, p.variable.value().bytes(), p.variable.dtype(), p.variable.dims()});
     make_sync = chosen.make;
-    plan = chosen.plan(infos, options.caps);
+    plan = chosen.plan(infos, options.plan);
     check_plan(plan, infos);
     parameters = std::make_unique<optim::FlatParameters>(trainable, plan.order);
     use_plan();
-    BRIGADE_CHECK(!options.replan || options.strategy == "bucketed",
-                  "ddp: only strategy \"bucketed\" can be re-planned; got \"", options.strategy, "\"");
-    if (options.replan) replanner.emplace(group, infos, *options.replan);
+    if (plan_rule(options.plan.rule).replans) {
+      BRIGADE_CHECK(options.strategy == "bucketed", "ddp: plan \"", options.plan.rule,
+                    "\" needs strategy \"bucketed\"; got \"", options.strategy, "\"");
+      replanner.emplace(group, infos, options.replan);
+    }
     broadcast_initial_state();
   }
 

@@ -33,9 +33,8 @@ enum class UnusedParameters : std::uint8_t { error, zero };
 
 struct DdpOptions {
   std::string strategy = "bucketed";
-  BucketCaps caps = {};
-  /// Re-plan the cuts of strategy "bucketed" from measurements while training goes on; `caps` make the first plan.
-  std::optional<ReplanOptions> replan = {};
+  PlanOptions plan = {};
+  ReplanOptions replan = {};  ///< Used if plan.rule is one that re-plans ("auto").
   UnusedParameters unused = UnusedParameters::error;
 };
 

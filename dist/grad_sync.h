@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "dist/bucket_plan.h"
 #include "dist/bucket_reducer.h"
+#include "dist/plan_makers.h"
 
 namespace brigade::dist {
 
@@ -31,7 +31,7 @@ class GradSync {
 struct Strategy {
   std::string_view name;
   std::string_view description;  ///< One line for --help.
-  BucketPlan (*plan)(std::span<const ParameterInfo> parameters, const BucketCaps& caps);
+  BucketPlan (*plan)(std::span<const ParameterInfo> parameters, const PlanOptions& options);
   std::unique_ptr<GradSync> (*make)(BucketReducer& reducer);
 };
 

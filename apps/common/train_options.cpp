@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common/run_main.h"
+#include "core/choices.h"
 #include "models/catalog.h"
 #include "nn/optim/catalog.h"
 #include "nn/optim/schedule.h"
@@ -21,15 +22,11 @@ CLI::IsMember one_of(const Names& names) {
   return CLI::IsMember(std::vector<std::string>(names.begin(), names.end()));
 }
 
-std::vector<std::string> strategy_names() {
-  std::vector<std::string> names;
-  for (const dist::Strategy& s : dist::strategies()) names.emplace_back(s.name);
-  return names;
-}
-
-std::string strategy_help() {
-  std::string help = "When gradients travel:";
-  for (const dist::Strategy& s : dist::strategies()) help += str("\n    ", s.name, ": ", s.description);
+// A line a choice, under `what`.
+template <class Table>
+std::string table_help(std::string_view what, const Table& table) {
+  std::string help(what);
+  for (const auto& entry : table) help += str("\n    ", entry.name, ": ", entry.description);
   return help;
 }
 
@@ -151,18 +148,23 @@ void add_ranks(CLI::App& app, Raw& raw) {
       ->capture_default_str();
   group->add_option("--threads", o.threads, "Compute threads per rank; default: cores / ranks on this host")
       ->check(CLI::PositiveNumber);
-  group->add_option("--sync", o.sync, strategy_help())
-      ->check(CLI::IsMember(strategy_names()))
+  group->add_option("--sync", o.sync, table_help("When gradients travel:", dist::strategies()))
+      ->check(one_of(names(dist::strategies())))
       ->capture_default_str();
   group->add_option("--bucket-mb", o.bucket_mb, "Cap of a bucket in MiB; a larger parameter gets its own")
       ->capture_default_str();
   group->add_option("--first-bucket-mb", o.first_bucket_mb, "Cap of the bucket that is sent first, in MiB")
       ->capture_default_str();
-  group
-      ->add_option("--plan", o.plan,
-                   "Cuts of --sync bucketed: size caps, or auto: planned from measurements while training")
-      ->check(CLI::IsMember({"size", "auto"}))
+  group->add_option("--plan", o.plan, table_help("Where --sync bucketed cuts:", dist::plan_rules()))
+      ->check(one_of(names(dist::plan_rules())))
       ->capture_default_str();
+  group
+      ->add_option("--bucket-order", o.bucket_order,
+                   "Order in flat memory and of launching: reverse, forward, memory (largest first), norm_first or "
+                   "random:SEED")
+      ->capture_default_str();
+  group->add_option("--last-bucket-mb", o.last_bucket_mb,
+                    "Cap of the bucket that is sent last, in MiB; default: none of its own");
   group->add_flag("--find-unused", o.find_unused,
                   "Parameters without part in the loss count as zero instead of being an error");
   group->add_option("--timeout", o.timeout, "Seconds to wait for a peer before giving up")
@@ -235,6 +237,7 @@ void finish(Raw& raw, const CLI::App& app) {
   try {
     static_cast<void>(o.ddp());
     static_cast<void>(o.launch());
+    static_cast<void>(dist::make_order(o.bucket_order, {}));
   } catch (const Error& error) {
     throw CLI::ValidationError(error.what());
   }
@@ -242,8 +245,8 @@ void finish(Raw& raw, const CLI::App& app) {
                 "--stem: only for resnet models; got --model " + o.model);
   require_usage(!o.nesterov || (o.optimizer == "sgd" && o.momentum > 0),
                 "--nesterov: needs --optimizer sgd and a momentum above 0");
-  require_usage(o.plan != "auto" || o.sync == "bucketed",
-                "--plan auto: needs --sync bucketed; got --sync " + o.sync);
+  require_usage(!dist::plan_rule(o.plan).replans || o.sync == "bucketed",
+                "--plan " + o.plan + ": needs --sync bucketed; got --sync " + o.sync);
   require_usage(o.device != "cuda", "--device: this build has no CUDA support; choose auto or cpu");
   require_usage(!o.deterministic || o.algorithm == "auto",
                 "--deterministic: chooses the algorithm; drop --algorithm");
@@ -272,9 +275,11 @@ dist::LaunchOptions TrainOptions::launch() const {
 
 dist::DdpOptions TrainOptions::ddp() const {
   return {.strategy = sync,
-          .caps = {.bytes = dist::cap_from_mib("--bucket-mb", bucket_mb),
-                   .first_bytes = dist::cap_from_mib("--first-bucket-mb", first_bucket_mb)},
-          .replan = plan == "auto" ? std::optional(dist::ReplanOptions{}) : std::nullopt,
+          .plan = {.rule = plan,
+                   .order = bucket_order,
+                   .caps = {.bytes = dist::cap_from_mib("--bucket-mb", bucket_mb),
+                            .first_bytes = dist::cap_from_mib("--first-bucket-mb", first_bucket_mb),
+                            .last_bytes = dist::cap_from_mib("--last-bucket-mb", last_bucket_mb)}},
           .unused = find_unused ? dist::UnusedParameters::zero : dist::UnusedParameters::error};
 }
 
@@ -326,6 +331,7 @@ std::string TrainOptions::to_json() const {
       {"bucket_mb", bucket_mb},
       {"first_bucket_mb", first_bucket_mb},
       {"plan", plan},
+      {"bucket_order", bucket_order},
       {"find_unused", find_unused},
       {"backend", backend},
       {"algorithm", algorithm},

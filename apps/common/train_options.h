@@ -56,6 +56,8 @@ struct TrainOptions {
   std::string sync = "bucketed";
   double bucket_mb = 4;
   double first_bucket_mb = 1;
+  double last_bucket_mb = std::numeric_limits<double>::infinity();
+  std::string bucket_order = "reverse";
   std::string plan = "size";
   bool find_unused = false;
   std::string backend = "auto";

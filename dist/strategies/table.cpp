@@ -2,6 +2,7 @@
 // dist/strategies/table.cpp - the strategies by name. Adding one adds a line here.
 #include <array>
 
+#include "core/choices.h"
 #include "dist/grad_sync.h"
 #include "dist/strategies/after_backward.h"
 #include "dist/strategies/bucketed.h"
@@ -14,11 +15,16 @@ std::unique_ptr<GradSync> make(BucketReducer& reducer) {
   return std::make_unique<Sync>(reducer);
 }
 
-BucketPlan per_parameter(std::span<const ParameterInfo> parameters, const BucketCaps&) {
-  return plan_per_parameter(parameters);
+using Parameters = std::span<const ParameterInfo>;
+
+BucketPlan per_parameter(Parameters parameters, const PlanOptions& options) {
+  return plan_per_parameter(parameters, make_order(options.order, parameters));
 }
-BucketPlan flat(std::span<const ParameterInfo> parameters, const BucketCaps&) {
-  return plan_flat(parameters);
+BucketPlan flat(Parameters parameters, const PlanOptions& options) {
+  return plan_flat(parameters, make_order(options.order, parameters));
+}
+BucketPlan by_rule(Parameters parameters, const PlanOptions& options) {
+  return plan_rule(options.rule).make(parameters, options);
 }
 
 constexpr std::array kStrategies{
@@ -26,7 +32,7 @@ constexpr std::array kStrategies{
     Strategy{"flat", "after backward, one all-reduce for everything", flat, make<AfterBackwardSync>},
     Strategy{"per_parameter", "during backward, one asynchronous all-reduce a parameter", per_parameter,
              make<BucketedSync>},
-    Strategy{"bucketed", "during backward, one asynchronous all-reduce a bucket", plan_by_size,
+    Strategy{"bucketed", "during backward, one asynchronous all-reduce a bucket", by_rule,
              make<BucketedSync>},
 };
 
@@ -34,13 +40,6 @@ constexpr std::array kStrategies{
 
 std::span<const Strategy> strategies() { return kStrategies; }
 
-const Strategy& strategy(std::string_view name) {
-  std::string known;
-  for (const Strategy& candidate : kStrategies) {
-    if (candidate.name == name) return candidate;
-    known += str(known.empty() ? "" : ", ", candidate.name);
-  }
-  fail(str("unknown strategy \"", name, "\"; choose from ", known));
-}
+const Strategy& strategy(std::string_view name) { return choose("strategy", name, kStrategies); }
 
 }  // namespace brigade::dist

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // tests/dist/bucket_plan_test.cpp - plans as data: caps, coverage, text and JSON (case A06).
-#include "dist/bucket_plan.h"
+#include "dist/plan_makers.h"
 
 #include <cmath>
 #include <limits>
@@ -18,6 +18,10 @@ const std::vector<ParameterInfo> kModel{{"conv.weight", 400, DType::f32},
                                         {"fc.weight", 2000, DType::f32},
                                         {"fc.bias", 20, DType::f32}};
 
+std::vector<int> reverse_order(const std::vector<ParameterInfo>& parameters) {
+  return make_order("reverse", parameters);
+}
+
 std::vector<std::int64_t> sizes(const BucketPlan& plan) {
   std::vector<std::int64_t> out;
   for (const BucketSpec& bucket : plan.buckets) out.push_back(bucket.bytes);
@@ -27,7 +31,7 @@ std::vector<std::int64_t> sizes(const BucketPlan& plan) {
 }  // namespace
 
 TEST_CASE("a size plan goes backwards and closes a bucket before it overflows", "[dist][plan]") {
-  const BucketPlan plan = plan_by_size(kModel, {.bytes = 480, .first_bytes = 100});
+  const BucketPlan plan = plan_by_size(kModel, reverse_order(kModel), {.bytes = 480, .first_bytes = 100});
   REQUIRE(plan.order == std::vector<int>{4, 3, 2, 1, 0});
   // fc.bias alone (fc.weight would exceed 100), fc.weight oversize and alone, the rest fits 480 exactly.
   REQUIRE(sizes(plan) == std::vector<std::int64_t>{20, 2000, 480});
@@ -36,7 +40,7 @@ TEST_CASE("a size plan goes backwards and closes a bucket before it overflows", 
 
 TEST_CASE("whatever the cap, every parameter is in exactly one bucket and never split", "[dist][plan][A06]") {
   const double cap = GENERATE(1.0, 400.0, 399.0, 2000.0, 1e5, 9e18, std::numeric_limits<double>::infinity());
-  const BucketPlan plan = plan_by_size(kModel, {.bytes = cap, .first_bytes = cap});
+  const BucketPlan plan = plan_by_size(kModel, reverse_order(kModel), {.bytes = cap, .first_bytes = cap});
   check_plan(plan, kModel);
   for (const BucketSpec& bucket : plan.buckets)
     REQUIRE((static_cast<double>(bucket.bytes) <= cap || bucket.range.count() == 1));
@@ -49,14 +53,14 @@ TEST_CASE("caps that are not positive numbers are refused by the name of their f
   const double bad = GENERATE(0.0, -1.0, std::nan(""), -std::numeric_limits<double>::infinity());
   REQUIRE_THROWS_WITH(cap_from_mib("--bucket-mb", bad),
                       ContainsSubstring("--bucket-mb: must be a positive number"));
-  REQUIRE_THROWS_WITH(plan_by_size(kModel, {.bytes = bad, .first_bytes = 1}), ContainsSubstring("positive"));
-  REQUIRE_THROWS_WITH(plan_by_size(kModel, {.bytes = 1, .first_bytes = bad}), ContainsSubstring("positive"));
+  REQUIRE_THROWS_WITH(plan_by_size(kModel, reverse_order(kModel), {.bytes = bad, .first_bytes = 1}), ContainsSubstring("positive"));
+  REQUIRE_THROWS_WITH(plan_by_size(kModel, reverse_order(kModel), {.bytes = 1, .first_bytes = bad}), ContainsSubstring("positive"));
 }
 
 TEST_CASE("a bucket never mixes dtypes", "[dist][plan]") {
   auto model = kModel;
   model[2].dtype = DType::f64;
-  for (const BucketPlan& plan : {plan_flat(model), plan_by_size(model, {.bytes = 1e9, .first_bytes = 1e9})}) {
+  for (const BucketPlan& plan : {plan_flat(model, reverse_order(model)), plan_by_size(model, reverse_order(model), {.bytes = 1e9, .first_bytes = 1e9})}) {
     REQUIRE(plan.buckets.size() == 3);
     REQUIRE(plan.buckets[1].dtype == DType::f64);
     check_plan(plan, model);
@@ -64,27 +68,27 @@ TEST_CASE("a bucket never mixes dtypes", "[dist][plan]") {
 }
 
 TEST_CASE("flat is one bucket and per-parameter has one each", "[dist][plan]") {
-  REQUIRE(sizes(plan_flat(kModel)) == std::vector<std::int64_t>{2500});
-  REQUIRE(sizes(plan_per_parameter(kModel)) == std::vector<std::int64_t>{20, 2000, 40, 40, 400});
+  REQUIRE(sizes(plan_flat(kModel, reverse_order(kModel))) == std::vector<std::int64_t>{2500});
+  REQUIRE(sizes(plan_per_parameter(kModel, reverse_order(kModel))) == std::vector<std::int64_t>{20, 2000, 40, 40, 400});
 }
 
 TEST_CASE("a zero-element parameter rides along", "[dist][plan]") {
   auto model = kModel;
   model.push_back({"empty", 0, DType::f32});
-  const BucketPlan plan = plan_by_size(model, {.bytes = 480, .first_bytes = 100});
+  const BucketPlan plan = plan_by_size(model, reverse_order(model), {.bytes = 480, .first_bytes = 100});
   check_plan(plan, model);
   REQUIRE(plan.buckets[0].range.count() == 2);
 }
 
 TEST_CASE("a plan survives JSON and its table names every bucket", "[dist][plan]") {
-  const BucketPlan plan = plan_by_size(kModel, {.bytes = 480, .first_bytes = 100});
+  const BucketPlan plan = plan_by_size(kModel, reverse_order(kModel), {.bytes = 480, .first_bytes = 100});
   REQUIRE(plan_from_json(plan_to_json(plan, kModel), kModel) == plan);
   REQUIRE_THAT(plan_table(plan, kModel),
                ContainsSubstring("bn.bias ... conv.weight") && ContainsSubstring("fc.bias"));
 }
 
 TEST_CASE("a plan that does not fit the model is refused", "[dist][plan][error]") {
-  BucketPlan plan = plan_flat(kModel);
+  BucketPlan plan = plan_flat(kModel, reverse_order(kModel));
   SECTION("an unknown name") {
     auto other = kModel;
     other[0].name = "conv1.weight";

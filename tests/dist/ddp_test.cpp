@@ -79,7 +79,7 @@ TEST_CASE("a reused and a tied parameter are reduced once, after the last use, a
       Reusing model;
       require(model.named_parameters().size() == 6, "the tied weight counts once");
       Ddp ddp(model.named_parameters(), model.named_buffers(), group,
-              {.strategy = std::string(strategy.name), .caps = {.bytes = 700, .first_bytes = 100}});
+              {.strategy = std::string(strategy.name), .plan = {.caps = {.bytes = 700, .first_bytes = 100}}});
       ddp.parameters().zero_grad();
       backward(test::toy_loss(model, test::toy_batch({16}, 24, group.rank(), group.size(), 5)));
       test::require_close(test::copy_gradients(model), expected, 1e-6, str(strategy.name));

@@ -52,7 +52,7 @@ TEST_CASE("where latency dominates the planner fuses buckets, on all ranks at th
         if (group.size() == 1) return;
         std::vector<std::size_t> seen;
         // Starts with one parameter a bucket.
-        train(group, {.caps = {.bytes = 1, .first_bytes = 1}, .replan = ReplanOptions{}}, 8, seen);
+        train(group, {.plan = {.rule = "auto", .caps = {.bytes = 1, .first_bytes = 1}}}, 8, seen);
         require(seen[0] == 4 && seen[2] == 4, "the first plan holds until measurements are agreed");
         require(seen[3] == 1, str("one bucket from step 4 on; got ", seen[3]));
         std::string mine;
@@ -69,9 +69,10 @@ TEST_CASE("with two ranks re-planning changes no bit of the result", "[dist][rep
   test::for_each_world(
       [](ProcessGroup& group) {
         std::vector<std::size_t> seen;
-        const DdpOptions fixed{.caps = {.bytes = 1, .first_bytes = 1}};
+        const DdpOptions fixed{.plan = {.caps = {.bytes = 1, .first_bytes = 1}}};
         DdpOptions planned = fixed;
-        planned.replan = ReplanOptions{.period = 3};
+        planned.plan.rule = "auto";
+        planned.replan.period = 3;
         const auto expected = train(group, fixed, 12, seen);
         const auto got = train(group, planned, 12, seen);
         if (group.size() <= 2)
@@ -87,9 +88,9 @@ TEST_CASE("only bucketed synchronisation can be re-planned", "[dist][replan][ran
     const auto model = test::toy_mlp();
     test::require_contains(test::thrown_by([&] {
                              Ddp(model->named_parameters(), {}, group,
-                                 {.strategy = "flat", .replan = ReplanOptions{}});
+                                 {.strategy = "flat", .plan = {.rule = "auto"}});
                            }),
-                           "only strategy \"bucketed\" can be re-planned; got \"flat\"");
+                           "plan \"auto\" needs strategy \"bucketed\"; got \"flat\"");
     test::require_contains(test::thrown_by([&] { Replanner(group, {}, {.period = 2}); }), "at least 3 steps");
   });
 }
