@@ -116,7 +116,7 @@ class ProgramTest(unittest.TestCase):
         self.folder = pathlib.Path(scratch.name)
         self.runs = 0
 
-    def run_program(self, *arguments, ranks=1, mpi=0, program="train_resnet18", seconds=60, **changes):
+    def run_program(self, *arguments, ranks=1, mpi=0, program="train_resnet18", seconds=120, **changes):
         """`ranks` threads of one process, or `mpi` processes through the launcher of scripts/lib.sh."""
         command = [settings.bin / program, *last_wins(arguments)]
         if ranks > 1:
