@@ -34,8 +34,8 @@ RunLog::RunLog(const TrainOptions& options, int rank)
       directory_(options.out) {
   if (!speaks_) return;
   if (!options.out.empty()) open(options);
-  if (!options.save.empty())
-    check_can_save(options.save);  // After open(): it may lie in the directory of --out.
+  // After open(): the place may be the directory of --out.
+  if (!options.save.empty()) check_can_save(options.save);
 }
 
 void RunLog::open(const TrainOptions& options) {

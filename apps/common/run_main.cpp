@@ -26,10 +26,13 @@ namespace {
   _exit(code);
 }
 
-std::string prefix(const std::string& message) {
+// "[rank 1/2] error: …": the rank stands first, whether the message names it (a rank that is a thread) or not.
+std::string line_of(const std::string& message) {
+  const std::size_t named = message.starts_with("[rank ") ? message.find("] ") : std::string::npos;
+  if (named != std::string::npos)
+    return str(message.substr(0, named + 2), "error: ", message.substr(named + 2), "\n");
   const dist::LaunchEnvironment job = dist::launch_environment();
-  const bool named = job.size == 1 || message.rfind("[rank ", 0) == 0;
-  return named ? "" : str("[rank ", job.rank, "/", job.size, "] ");
+  return str(job.size > 1 ? str("[rank ", job.rank, "/", job.size, "] ") : "", "error: ", message, "\n");
 }
 
 }  // namespace
@@ -46,8 +49,7 @@ int run_main(const std::function<void()>& body) {
     // Every rank finds the same usage error: one of them is enough to print it.
     end(exit.code, dist::launch_environment().rank == 0 ? exit.text : "");
   } catch (const std::exception& error) {
-    const std::string message = error.what();
-    end(1, str(prefix(message), "error: ", message, "\n"));
+    end(1, line_of(error.what()));
   }
 }
 

@@ -13,7 +13,7 @@ struct EarlyExit {
   std::string text;
 };
 
-/// Runs `body`. Exit codes: 0 success, 1 failure, 2 usage error. A failure prints one line, "[rank 2/4] …" in
+/// Runs `body`. Exit codes: 0 success, 1 failure, 2 usage error. A failure prints one line, "[rank 2/4] error: …" in
 /// a job of several processes, and ends this process at once, so that its launcher ends the peers: nothing is
 /// left that could wait.
 int run_main(const std::function<void()>& body);

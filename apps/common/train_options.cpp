@@ -128,7 +128,9 @@ void add_optimisation(CLI::App& app, Raw& raw) {
       ->check(CLI::NonNegativeNumber);
   group->add_option("--ema", o.ema, "Evaluate an average of parameters with this decay; 0: off")
       ->check(CLI::Range(0.0, 1.0));
-  group->add_option("--seed", o.seed, "Of initial weights, order and augmentation")->capture_default_str();
+  group->add_option("--seed", o.seed, "Of initial weights, order and augmentation")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
 }
 
 void add_ranks(CLI::App& app, Raw& raw) {

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+# tests/apps/recipes_test.py - flags that shape training do what they say: states are saved and found again, memory is
+# traded for nothing, and every optimizer, schedule and extra lowers the loss. Read first: program.py.
+import unittest
+
+from program import IN_ORDER, ProgramTest, main
+
+# Ten passes over images that stay as they are: the MLP learns them, from 2.3 to under 1.2 with every recipe here.
+LEARN = ("--synthetic=256", "--batch-size=32", "--steps=80", "--limit-test=50", "--lr=0.05", "--no-augment")
+HARDER = ("--synthetic=256", "--batch-size=32", "--steps=40", "--limit-test=50")  # Stays above 2.
+RESNET = ("--model=resnet18", "--synthetic=16", "--batch-size=4", "--steps=2", "--limit-test=2")
+
+AT_REST = ("--steps=1", "--lr=1e-30", "--weight-decay=0")  # Evaluates what was loaded: such a step moves no bit.
+
+
+class States(ProgramTest):
+    def test_a_saved_state_evaluates_the_same(self):
+        state = self.folder / "mlp.safetensors"
+        for how in ({}, {"ranks": 2}):
+            saved = self.train(*LEARN, "--save", state, **how)
+            loaded = self.train(*LEARN, *AT_REST, "--init", state)
+            self.assertEqual(loaded.sha, saved.sha)
+            self.assertEqual(loaded.correct, saved.correct)
+            # One rank or two: the same sums in another order.
+            self.assertAlmostEqual(loaded.evaluations[-1]["test_loss"], saved.evaluations[-1]["test_loss"], 5)
+
+    def test_a_saved_resnet_comes_back_with_its_statistics(self):
+        state = self.folder / "resnet.safetensors"
+        saved = self.train(*RESNET, "--save", state)
+        one, two = [self.train(*RESNET, *AT_REST, "--init", state) for _ in range(2)]
+        self.assertEqual(one.sha, saved.sha, "parameters, bit for bit")
+        self.assertEqual(one.evaluations, two.evaluations)
+        # The step moved its running statistics by a tenth: near the saved evaluation, not near that of fresh ones.
+        fresh = self.train(*RESNET, *AT_REST)
+        loaded, new, wanted = [run.evaluations[-1]["test_loss"] for run in (one, fresh, saved)]
+        self.assertLess(abs(loaded - wanted), 0.5 * abs(new - wanted))
+
+    def test_training_goes_on_from_a_state(self):
+        state = self.folder / "state.safetensors"
+        first = self.train(*LEARN, "--save", state)
+        more = self.train(*LEARN, "--init", state, "--lr=0.001", ranks=2)
+        self.assertLess(more.losses[0], 0.8 * first.losses[0])
+
+    def test_all_ranks_get_the_state(self):
+        # Also the one with another initial model: rank 0's is sent to all.
+        state = self.folder / "state.safetensors"
+        self.train("--steps=3", "--save", state)
+        runs = [self.train("--steps=2", "--init", state, f"--seed={seed}", *IN_ORDER, "--allow-short",
+                           "--data", self.written(), ranks=2)
+                for seed in (1, 2)]
+        self.assertEqual(runs[0].sha, runs[1].sha, "no other randomness is left")
+
+    def written(self):
+        """Synthetic data as files: the same images for any --seed."""
+        if not (self.folder / "data").exists():
+            run = self.run_program("--out", self.folder / "data", "--train=64", "--test=10",
+                                   program="make_synthetic_cifar")
+            self.assertEqual((run.code, run.err), (0, ""))
+        return self.folder / "data"
+
+
+class Memory(ProgramTest):
+    def test_recomputing_changes_no_digit(self):
+        for arguments in (("--steps=4",), RESNET):
+            for how in ({}, {"ranks": 2}):
+                plain = self.train(*arguments, **how)
+                recomputed = self.train(*arguments, "--checkpoint-activations", **how)
+                self.assertEqual(plain.losses, recomputed.losses)
+                self.assertEqual(plain.sha, recomputed.sha)
+                self.assertEqual(plain.evaluations, recomputed.evaluations)
+
+    def test_bf16_stays_near_f32(self):
+        for arguments in (HARDER, (*RESNET, "--lr=0.001")):
+            full, half = self.train(*arguments).losses, self.train(*arguments, "--precision=bf16").losses
+            self.assertNotEqual(full, half)
+            # Means of the last steps: a single small batch is noisy.
+            tail = min(8, len(full))
+            full_end, half_end = sum(full[-tail:]) / tail, sum(half[-tail:]) / tail
+            self.assertLess(abs(full_end - half_end), 0.02 * full_end, (full, half))
+
+
+class Learning(ProgramTest):
+    def falls(self, *arguments, **how):
+        losses = self.train(*LEARN, *arguments, **how).losses
+        first, last = sum(losses[:8]) / 8, sum(losses[-8:]) / 8
+        self.assertLess(last, 0.6 * first, (arguments, losses))
+        return losses
+
+    def test_every_optimizer(self):
+        for arguments in (("--optimizer=sgd",), ("--optimizer=sgd", "--nesterov"), ("--optimizer=sgd", "--momentum=0"),
+                          ("--optimizer=adamw", "--lr=0.001"), ("--optimizer=lars", "--lr=2")):
+            self.falls(*arguments)
+            self.falls(*arguments, ranks=2)
+
+    def test_every_schedule_has_its_shape(self):
+        rates = {}
+        for name in ("constant", "step", "cosine", "one_cycle"):
+            run = self.train(*LEARN, f"--schedule={name}")
+            rates[name] = [r["lr"] for r in run.steps]
+            self.assertLess(sum(run.losses[-8:]), 0.6 * sum(run.losses[:8]), name)
+            self.assertAlmostEqual(max(rates[name]), 0.05, delta=5e-4)  # --lr is the peak of each.
+        self.assertEqual(set(rates["constant"]), {0.05})
+        self.assertEqual(rates["step"], sorted(rates["step"], reverse=True))
+        self.assertGreater(len(set(rates["step"])), 1)
+        self.assertLess(rates["cosine"][-1], 1e-3)
+        self.assertLess(rates["one_cycle"][0], 0.5 * max(rates["one_cycle"]))
+        self.assertLess(rates["one_cycle"][-1], 1e-4)
+
+    def test_extras(self):
+        plain = self.falls()
+        for extra in (("--clip-norm=1",), ("--no-norm-decay", "--weight-decay=0.01"), ("--cutout=8",),
+                      ("--noise-std=0.1",)):
+            self.assertNotEqual(self.falls(*extra), plain, extra)
+        smooth = self.train(*LEARN, "--label-smoothing=0.1").losses
+        self.assertLess(sum(smooth[-8:]), 0.6 * sum(smooth[:8]))
+        self.assertNotEqual(smooth, plain)
+
+    def test_average_of_parameters_is_evaluated_and_not_trained(self):
+        plain, averaged = self.train(*LEARN), self.train(*LEARN, "--ema=0.9")
+        self.assertEqual(plain.losses, averaged.losses)
+        self.assertEqual(plain.sha, averaged.sha)
+        # It lags behind while parameters move, and has caught up when they rest.
+        self.assertGreater(averaged.evaluations[1]["test_loss"], 1.05 * plain.evaluations[1]["test_loss"])
+        self.assertNotEqual(plain.evaluations[-1], averaged.evaluations[-1])
+        for run in (plain, averaged):
+            self.assertGreater(run.evaluations[-1]["test_accuracy"], 0.5, "of unseen images; guessing gives 0.1")
+
+
+if __name__ == "__main__":
+    main()
