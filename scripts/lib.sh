@@ -7,6 +7,7 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=${BRIGADE_BUILD:-$ROOT/build}
+BUILD=${BUILD%/}
 
 say() { printf '%s\n' "$*"; }
 die() {
@@ -30,7 +31,7 @@ install_packages() {
   # An MPICH that is there serves as well, and installing both would switch the default of the machine.
   if ! { command -v dpkg-query >/dev/null && installed libmpich-dev; }; then wanted+=("${MPI_PACKAGES[@]}"); fi
   if [[ ${1:-} == --with-oracles || ${CI:-} == true ]]; then wanted+=("${ORACLE_PACKAGES[@]}"); fi
-  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  if ! command -v dpkg-query >/dev/null; then
     say "This is no Debian or Ubuntu. Needed, by Debian's names: ${wanted[*]}" >&2
     die "install these, then run again with BRIGADE_SKIP_INSTALL=1"
   fi
@@ -38,6 +39,7 @@ install_packages() {
     installed "$package" || missing+=("$package")
   done
   [[ ${#missing[@]} -eq 0 ]] && return 0
+  command -v apt-get >/dev/null || die "no apt-get on the PATH to install ${missing[*]}"
   say "Installing Debian packages: ${missing[*]}"
   local as_root=()
   if [[ $EUID -ne 0 ]]; then
@@ -56,10 +58,10 @@ build() {
   export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$ROOT} CCACHE_NOHASHDIR=1
   export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
   local options=()
+  mkdir -p "$BUILD" || die "cannot create $BUILD"
   [[ -f $BUILD/CMakeCache.txt ]] || options=(-G Ninja -DCMAKE_BUILD_TYPE=Release)
-  cmake -S "$ROOT" -B "$BUILD" "${options[@]}" >"$BUILD.log" 2>&1 ||
-    { cat "$BUILD.log" >&2 && die "cmake failed"; }
-  mv "$BUILD.log" "$BUILD/configure.log"
+  cmake -S "$ROOT" -B "$BUILD" "${options[@]}" >"$BUILD/configure.log" 2>&1 ||
+    { cat "$BUILD/configure.log" >&2 && die "cmake failed"; }
   cmake --build "$BUILD" --parallel "${JOBS:-$(nproc)}" ${1:+--target "$@"}
 }
 
@@ -84,5 +86,8 @@ mpi_run() {
   else
     options=(-bind-to none)  # MPICH and its family; oversubscribes without being asked.
   fi
+  # Quiet about its own part: what a rank has to say it says itself.
+  [[ ${options[0]} == --oversubscribe ]] && options+=(--quiet)
+  [[ ${MPI_RUN_SHOW:-0} == 1 ]] && say "$(printf '%q ' "$launcher" -np "$ranks" "${options[@]}" "$@")"
   "$launcher" -np "$ranks" "${options[@]}" "$@" </dev/null
 }

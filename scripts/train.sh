@@ -6,9 +6,9 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # A run that shows learning in minutes. Left out, as a group, if the user says how long to train.
-LENGTH=(--epochs=1 --limit-train=8192 --limit-test=2000)
+LENGTH=(--epochs=1 --limit-train=8192)
 # Left out one by one, where the user gives the same flag.
-DEFAULTS=(--batch-size=16 --lr=0.02 "--out=$ROOT/runs/resnet18-$(date +%Y%m%d-%H%M%S)")
+DEFAULTS=(--limit-test=2000 --batch-size=16 --lr=0.02 "--out=$ROOT/runs/resnet18-$(date +%Y%m%d-%H%M%S)")
 
 # given FLAG…: whether the user gave one of these, as "--flag value" or "--flag=value".
 given() {
@@ -34,10 +34,11 @@ done
 
 install_packages
 build train_resnet18
+if given --help -h; then exec "$BUILD/bin/train_resnet18" --help; fi
 
 # The program looks into $BRIGADE_DATA and the cache folder by itself. Without a network the download fails, and the
 # program then says in one line that it trains on synthetic images.
-if [[ -z ${BRIGADE_DATA:-} ]] && ! given --data --synthetic --cifar100 --help -h; then
+if [[ -z ${BRIGADE_DATA:-} ]] && ! given --data --synthetic --cifar100; then
   "$ROOT/scripts/get_cifar10.sh" >/dev/null || true
 fi
 
@@ -45,5 +46,4 @@ given --epochs --steps --limit-train || arguments=("${LENGTH[@]}" "${arguments[@
 for default in "${DEFAULTS[@]}"; do
   given "${default%%=*}" || arguments=("$default" "${arguments[@]}")
 done
-say "mpirun -np $ranks train_resnet18 ${arguments[*]}"
-mpi_run "$ranks" "$BUILD/bin/train_resnet18" "${arguments[@]}"
+MPI_RUN_SHOW=1 mpi_run "$ranks" "$BUILD/bin/train_resnet18" "${arguments[@]}"
