@@ -7,6 +7,7 @@
 //   the closure that gave them has returned, in the order of its inputs (a hook may start to overwrite what
 //   the closure still reads). Nothing given by a closure is written to unless the engine made it: the same
 //   tensor may serve two inputs.
+// Read before: autograd/node.h, autograd/engine.h. Read next: nn/optim/flat_parameters.h.
 #include "autograd/engine.h"
 
 #include <algorithm>
@@ -139,8 +140,8 @@ class BackwardTask {
     std::sort(found.begin(), found.end(),
               [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
     if (!capturing_) return found;
-    // Keep what leads to a target. Inputs were recorded before their users, so one pass in this order settles
-    // it.
+    // Keep what leads to a target. Inputs were recorded before their users, so one
+    // pass in this order settles it.
     std::unordered_set<const Node*> leading;
     for (const auto& node : found)
       for (const Edge& edge : node->edges)
@@ -234,8 +235,8 @@ class BackwardTask {
       if (!contribution.same_view(leaf->grad)) ops::copy_(leaf->grad, contribution);
       leaf->grad.bump_version();
     } else {
-      // Adopt the tensor if nobody else can see it; a shared one would be changed under its other owner
-      // later.
+      // Adopt the tensor if nobody else can see it; a shared one would be
+      // changed under its other owner later.
       const bool adoptable = contribution.storage().unique() && contribution.is_contiguous();
       leaf->grad =
           adoptable ? std::move(contribution) : ops::clone(contribution, leaf->value.memory_format());
@@ -276,8 +277,8 @@ class BackwardTask::Sink final : public Gradients {
   Tensor destination(int i) override {
     const auto& input = node_.inputs[static_cast<std::size_t>(i)];
     const auto& leaf = edge(i).leaf;
-    // A parameter's own memory, unless something is in it already or a hook may want to replace the
-    // contribution.
+    // A parameter's own memory, unless something is in it already or a hook may
+    // want to replace the contribution.
     if (!task_.capturing_ && leaf && leaf->grad_bound && !leaf->grad_present && leaf->hooks.empty() &&
         !std::exchange(task_.leaves_.at(leaf.get()).lent, true))
       return leaf->grad;

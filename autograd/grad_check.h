@@ -22,8 +22,8 @@ struct GradCheckResult {
 };
 
 /// Checks d sum(function(inputs) * r) / d inputs for a fixed random r. Inputs are f64 leaves (Error
-/// otherwise); those that require a gradient are checked, element by element, and restored. `function` must
-/// be deterministic.
+/// otherwise); those that require a gradient are checked, element by element, and restored.
+/// `function` must be deterministic.
 GradCheckResult grad_check(const std::function<Variable(const std::vector<Variable>&)>& function,
                            std::vector<Variable> inputs, const GradCheckOptions& options = {});
 

@@ -43,8 +43,8 @@ class Gradients {
  public:
   virtual ~Gradients() = default;
 
-  /// False if nobody needs the gradient of input `i`: skip the work. Otherwise give(i, …) must be called
-  /// once.
+  /// False if nobody needs the gradient of input `i`: skip the work. Otherwise
+  /// give(i, …) must be called once.
   virtual bool wanted(int i) const = 0;
   /// Where a kernel should write the gradient of input `i`: a parameter's bucket memory on its first use, so
   /// that nothing is copied; fresh contiguous memory otherwise. Call give(i, …) with it.
@@ -70,8 +70,8 @@ struct Edge {
   explicit operator bool() const { return node || leaf; }
 };
 
-/// One recorded operation. Its closure and edges are freed by the backward that runs it, unless the graph is
-/// retained.
+/// One recorded operation. Its closure and edges are freed by the backward that runs
+/// it, unless the graph is retained.
 class Node {
  public:
   Node(std::string_view op, std::vector<Edge> edges, BackwardFunction function);

@@ -20,9 +20,9 @@ class Variable;
 class BackwardObserver {
  public:
   virtual ~BackwardObserver() = default;
-  /// Before the first gradient is computed. `reached`: the leaves attached to this observer that this
-  /// backward will give a gradient, each once: unused parameters are known here, for free. `label`: see
-  /// GraphLabel.
+  /// Before the first gradient is computed. `reached`: the leaves attached to this observer
+  /// that this backward will give a gradient, each once: unused parameters are known here, for
+  /// free. `label`: see GraphLabel.
   virtual void before_backward(std::span<const Variable> reached, int label) = 0;
   /// The last contribution to `leaf` has been added; after its post-accumulate hooks.
   virtual void grad_ready(const Variable& leaf) = 0;
@@ -62,8 +62,8 @@ class Variable {
   Tensor grad() const;
   /// Forgets the gradient without touching its memory: the next backward writes instead of adding.
   void zero_grad();
-  /// Declares the bound gradient memory valid or not (a collective has filled it; an unused parameter has
-  /// none).
+  /// Declares the bound gradient memory valid or not (a collective has filled it;
+  /// an unused parameter has none).
   void set_grad_present(bool present);
 
   /// Moves the value into `memory` (same shape and dtype): copies it there and makes it the value.

@@ -31,8 +31,8 @@ class Runtime {
  public:
   virtual ~Runtime() = default;
 
-  /// `bytes` of uninitialised memory aligned to kAlignment, from a cache of freed blocks. Throws Error if
-  /// none.
+  /// `bytes` of uninitialised memory aligned to kAlignment, from a cache of
+  /// freed blocks. Throws Error if none.
   virtual void* allocate(std::int64_t bytes) = 0;
   /// Returns a block to the cache; `bytes` as given to allocate().
   virtual void release(void* memory, std::int64_t bytes) noexcept = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// core/safetensors.cpp - reading (every number of the header is checked before it is used) and atomic
-// writing.
+// core/safetensors.cpp - reading (every number of the header is checked before
+// it is used) and atomic writing.
 #include "core/safetensors.h"
 
 #include <fcntl.h>
@@ -42,8 +42,7 @@ std::string quoted(const std::string& name) {
   return Json(name).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-// ---- Reading
-// -----------------------------------------------------------------------------------------------
+// ---- Reading ----------------------------------------------------------------------------------------------
 
 struct Entry {
   std::string name;
@@ -141,8 +140,7 @@ void check_tiling(const std::string& where, const std::vector<Entry>& entries, s
   BRIGADE_CHECK(at == data_bytes, where, data_bytes - at, " trailing bytes after the last tensor");
 }
 
-// ---- Writing
-// -----------------------------------------------------------------------------------------------
+// ---- Writing ----------------------------------------------------------------------------------------------
 
 std::string make_header(const std::string& where, const NamedTensors& tensors, const Metadata& metadata) {
   Json header = Json::object();
@@ -212,8 +210,8 @@ class AtomicFile {
     const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
     const int directory = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory >= 0) {
-      fsync(
-          directory);  // Makes the new name durable; some file systems cannot, and the file is whole anyway.
+      // Makes the new name durable; some file systems cannot, and the file is whole anyway.
+      fsync(directory);
       close(directory);
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// core/safetensors.h - the safetensors file format: u64 little-endian header length, JSON header, raw
-// tensors. Strict on reading: any deviation is refused with the tensor's name and the rule. Names are data,
-// never paths.
+// core/safetensors.h - the safetensors file format: u64 little-endian header length, JSON
+// header, raw tensors. Strict on reading: any deviation is refused with the tensor's name and
+// the rule. Names are data, never paths.
 #pragma once
 
 #include <filesystem>

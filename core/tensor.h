@@ -18,8 +18,8 @@ namespace brigade {
 /// A strided view of device memory; a cheap handle. Copies share memory, as do the results of all view
 /// functions: writing through one is seen through the others and bumps their common version().
 ///
-/// A 4-D tensor is logically [N, C, H, W] whatever its MemoryFormat. Strides are in elements and may be 0
-/// (expand).
+/// A 4-D tensor is logically [N, C, H, W] whatever its MemoryFormat. Strides are in
+/// elements and may be 0 (expand).
 class Tensor {
  public:
   Tensor() = default;  ///< Undefined: defined() is false and every other call throws or is meaningless.

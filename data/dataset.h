@@ -47,9 +47,9 @@ std::string describe(const Split& split);
 /// Throws Error naming `op` unless `set` has at least one image, as many labels, and the documented layout.
 void check_dataset(std::string_view op, const Dataset& set);
 
-/// Mean and standard deviation (over all pixels of a channel) of images u8 [N, 3, 32, 32], scaled to [0, 1].
-/// Exact integer sums, so the result does not depend on the order of images. A channel without contrast gets
-/// std 1.
+/// Mean and standard deviation (over all pixels of a channel) of images u8 [N, 3, 32, 32],
+/// scaled to [0, 1]. Exact integer sums, so the result does not depend on the order of images. A
+/// channel without contrast gets std 1.
 Normalization measure(const Tensor& images);
 
 }  // namespace brigade::data

@@ -12,8 +12,8 @@
 
 namespace brigade::data {
 
-/// Brigade's cache folder: $XDG_CACHE_HOME/brigade, or ~/.cache/brigade; nothing if neither variable is an
-/// absolute path.
+/// Brigade's cache folder: $XDG_CACHE_HOME/brigade, or ~/.cache/brigade; nothing if
+/// neither variable is an absolute path.
 std::optional<std::filesystem::path> cache_directory();
 
 struct DataSearch {

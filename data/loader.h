@@ -31,9 +31,9 @@ struct LoaderOptions {
   std::int64_t start_step = 0;
 };
 
-/// An endless sequence of training batches: all steps of start_epoch, then the next epoch, and so on. The
-/// loader moves from epoch to epoch by itself, so every epoch has its own order and augmentation without the
-/// caller's help.
+/// An endless sequence of training batches: all steps of start_epoch, then the next epoch, and so
+/// on. The loader moves from epoch to epoch by itself, so every epoch has its own order and
+/// augmentation without the caller's help.
 ///
 /// Batch (epoch, step) is a function of the data set and of the options (but for threads, prefetch and where
 /// to start): a run resumed at (epoch, step) sees what the uninterrupted one saw.

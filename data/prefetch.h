@@ -18,10 +18,10 @@ namespace brigade::data {
 
 /// Hands out make(first), make(first + 1), …, make(end - 1), in that order.
 ///
-/// `make` is called from several threads at once, once for each number, and must be a function of that
-/// number: then what next() returns does not depend on the number of threads. At most `depth` batches exist
-/// ahead of the consumer. One thread at a time calls next(); the destructor waits for calls of `make` that
-/// have begun.
+/// `make` is called from several threads at once, once for each number, and must be a function of
+/// that number: then what next() returns does not depend on the number of threads. At most `depth`
+/// batches exist ahead of the consumer. One thread at a time calls next(); the destructor waits for
+/// calls of `make` that have begun.
 class Prefetcher {
  public:
   using Make = std::function<Batch(std::int64_t)>;

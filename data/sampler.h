@@ -30,8 +30,8 @@ struct SamplerOptions {
 /// number and size of their batches.
 class Sampler {
  public:
-  /// Throws Error if rank, size or batch_size make no sense, or there are fewer samples than one global
-  /// batch.
+  /// Throws Error if rank, size or batch_size make no sense, or there are fewer
+  /// samples than one global batch.
   explicit Sampler(const SamplerOptions& options);
 
   std::int64_t steps_per_epoch() const { return steps_; }

@@ -19,8 +19,8 @@ constexpr std::int64_t kLargestShift = 6;
 
 using Picture = std::array<float, kImageBytes>;  // One class: values in [-1, 1], periodic in x and y.
 
-// All colours of a class share its wave vectors and differ in phase and weight: structure in space and in
-// colour.
+// All colours of a class share its wave vectors and differ in phase and weight:
+// structure in space and in colour.
 Picture make_picture(std::uint64_t seed, int label) {
   const std::uint64_t stream = stream_of(Purpose::synthetic_pattern, label);
   Picture picture{};

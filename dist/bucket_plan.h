@@ -49,8 +49,8 @@ void check_plan(const BucketPlan& plan, std::span<const ParameterInfo> parameter
 
 /// A table for people: bucket, parameters, MiB, dtype, first and last parameter.
 std::string plan_table(const BucketPlan& plan, std::span<const ParameterInfo> parameters);
-/// JSON with parameter names; plan_from_json checks it against `parameters` and throws Error on any
-/// difference.
+/// JSON with parameter names; plan_from_json checks it against `parameters` and throws
+/// Error on any difference.
 std::string plan_to_json(const BucketPlan& plan, std::span<const ParameterInfo> parameters);
 BucketPlan plan_from_json(const std::string& json, std::span<const ParameterInfo> parameters);
 

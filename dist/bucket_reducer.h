@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// dist/bucket_reducer.h - what all strategies share: buckets that fill, launch once, are waited for, and
-// leave their times in the ledger. A strategy (dist/grad_sync.h) only decides *when* to launch. Read before:
-// dist/bucket_plan.h, dist/process_group.h.
+// dist/bucket_reducer.h - what all strategies share: buckets that fill, launch once, are waited for,
+// and leave their times in the ledger. A strategy (dist/grad_sync.h) only decides *when* to launch.
+// Read before: dist/bucket_plan.h, dist/process_group.h.
 #pragma once
 
 #include <string>

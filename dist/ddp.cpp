@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // dist/ddp.cpp - the observer that turns a backward into collectives.
+// Read before: dist/ddp.h, dist/strategies/bucketed.cpp. Read next: dist/process_group.h.
 #include "dist/ddp.h"
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dist/ddp.h - distributed data parallelism over any set of parameters: the piece that joins engine, buckets
-// and ranks.
+// dist/ddp.h - distributed data parallelism over any set of parameters: the piece that
+// joins engine, buckets and ranks.
 //
 //   Ddp ddp(model.named_parameters(), model.named_buffers(), group);
 //   Sgd optimizer(ddp.parameters(), …);
@@ -26,8 +26,8 @@ namespace brigade::dist {
 /// What happens when a parameter takes no part in the loss on some rank. Either way all ranks know, by one small
 /// collective that rides along with backward.
 ///
-/// error  All ranks throw the same Error at the end of that backward, naming the parameters and how many ranks used
-///        them.
+/// error  All ranks throw the same Error at the end of that backward, naming the parameters and how many
+///        ranks used them.
 /// zero   It counts as zero on ranks that did not use it; if no rank did, it has no gradient and is not updated.
 enum class UnusedParameters : std::uint8_t { error, zero };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // dist/grad_sync.h - when gradients travel: the interface of strategies and their name table.
-// A strategy is one file in dist/strategies/ and one line in its table.cpp; --help, the error "unknown
-// strategy" and the theorem tests come from that table. Read before: dist/bucket_reducer.h. Read next:
-// dist/strategies/, dist/ddp.h.
+// A strategy is one file in dist/strategies/ and one line in its table.cpp; --help, the error
+// "unknown strategy" and the theorem tests come from that table. Read before: dist/bucket_reducer.h.
+// Read next: dist/strategies/, dist/ddp.h.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ namespace brigade::dist {
 class GradSync {
  public:
   virtual ~GradSync() = default;
-  /// A backward begins; `reducer.begin()` was called and gradients that this backward will not touch are
-  /// marked ready.
+  /// A backward begins; `reducer.begin()` was called and gradients that this backward
+  /// will not touch are marked ready.
   virtual void begin() {}
   /// One more gradient was marked ready.
   virtual void on_grad_ready() {}

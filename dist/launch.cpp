@@ -167,8 +167,8 @@ std::vector<std::string_view> algorithm_names() {
 
 void run_ranks(const LaunchOptions& options, const std::function<void(ProcessGroup&)>& body) {
   BRIGADE_CHECK(options.ranks >= 1, "run_ranks: needs at least one rank; got ranks ", options.ranks);
-  if (options.algorithm != "auto")
-    static_cast<void>(find_algorithm(options.algorithm));  // Before anything starts.
+  // An unknown name is an error before anything starts.
+  if (options.algorithm != "auto") static_cast<void>(find_algorithm(options.algorithm));
   const LaunchEnvironment environment = launch_environment();
   if (options.backend == "mpi" || (options.backend == "auto" && environment.mpi)) {
     run_mpi(options, environment, body);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// dist/launch.h - turns a program into ranks: n threads of this process, or this process as one rank of an
-// MPI job. Read before: dist/process_group.h. The backends that were compiled in are listed in
-// dist/backends.cpp.
+// dist/launch.h - turns a program into ranks: n threads of this process, or this process as
+// one rank of an MPI job. Read before: dist/process_group.h. The backends that were compiled
+// in are listed in dist/backends.cpp.
 #pragma once
 
 #include <functional>
@@ -37,8 +37,8 @@ class Job {
   virtual void finish() = 0;
 };
 
-/// Starts MPI. Blocks until all processes of the job have. Throws Error if the mpi backend is not compiled
-/// in.
+/// Starts MPI. Blocks until all processes of the job have. Throws Error if the
+/// mpi backend is not compiled in.
 std::shared_ptr<Job> join_mpi_job();
 
 struct LaunchOptions {

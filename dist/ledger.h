@@ -36,8 +36,8 @@ struct StepRecord {
   std::int64_t step = 0;
   Interval backward;                  ///< First closure to last gradient.
   std::vector<BucketRecord> buckets;  ///< In launch order.
-  std::vector<Clock::time_point>
-      ready;         ///< When each gradient was final, by position; `backward.begin` if unused.
+  /// When each gradient was final, by position; `backward.begin` if unused.
+  std::vector<Clock::time_point> ready;
   Interval control;  ///< The small collective in which ranks agree on used parameters.
 
   Clock::duration communication() const;  ///< Union of [start, end] over buckets.

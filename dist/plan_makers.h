@@ -51,7 +51,8 @@ BucketPlan plan_torch(std::span<const ParameterInfo> parameters, double cap_byte
 /// The plan PyTorch rebuilds after its first step: filled in the order of readiness, taken to be the reverse.
 BucketPlan plan_torch_rebuilt(std::span<const ParameterInfo> parameters, double cap_bytes);
 BucketPlan plan_per_parameter(std::span<const ParameterInfo> parameters, std::vector<int> order);
-BucketPlan plan_flat(std::span<const ParameterInfo> parameters, std::vector<int> order);  ///< One bucket (per dtype).
+/// One bucket (per dtype).
+BucketPlan plan_flat(std::span<const ParameterInfo> parameters, std::vector<int> order);
 
 /// A rule by name: what --plan takes.
 struct PlanRule {

@@ -16,8 +16,8 @@ namespace brigade::dist {
 /// their share, see the eager and rendezvous protocols of MPI).
 struct CostModel {
   struct Class {
-    std::int64_t max_bytes =
-        0;                  ///< Sizes up to and including this; the last class takes all larger ones too.
+    /// Sizes up to and including this; the last class takes all larger ones too.
+    std::int64_t max_bytes = 0;
     double fixed_s = 0;     ///< α
     double per_byte_s = 0;  ///< β
     friend bool operator==(const Class&, const Class&) = default;
@@ -47,8 +47,8 @@ struct Prediction {
   double exposed_s() const { return finish_s - last_ready_s; }
 };
 
-/// Buckets launch in order, each when all its gradients and those of earlier buckets are ready; the wire carries one
-/// at a time.
+/// Buckets launch in order, each when all its gradients and those of earlier buckets are ready;
+/// the wire carries one at a time.
 Prediction predict(std::span<const BucketSpec> buckets, const ReadyTimes& ready, const CostModel& cost);
 
 /// The contiguous cuts with the earliest finish_s; among equals the fewest buckets. Never cuts across dtypes wrongly: a

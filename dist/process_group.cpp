@@ -214,8 +214,8 @@ Work ProcessGroup::all_reduce(Tensor t, Reduce op, std::string label) {
   t.bump_version();
   return collective("all_reduce", &t, op, -1, std::move(label),
                     [t = flat(t), op, alone = size_ == 1](Transport& transport) mutable {
-                      if (!alone)
-                        transport.all_reduce(t, op);  // The mean over one rank is the tensor itself.
+                      // The mean over one rank is the tensor itself.
+                      if (!alone) transport.all_reduce(t, op);
                     });
 }
 

@@ -12,9 +12,9 @@
 
 namespace brigade::dist {
 
-/// out[i] = sources[0][i] op sources[1][i] op …, in this order, for every buffer in `outs`; mean divides at
-/// the end. 16-bit floats are widened to f32 and rounded once. Each out may be one of the sources. Never
-/// throws.
+/// out[i] = sources[0][i] op sources[1][i] op …, in this order, for every buffer in `outs`;
+/// mean divides at the end. 16-bit floats are widened to f32 and rounded once. Each out may be
+/// one of the sources. Never throws.
 void reduce_buffers(std::span<const std::byte* const> sources, std::span<std::byte* const> outs, DType dtype,
                     std::int64_t count, Reduce op) noexcept;
 

@@ -60,8 +60,8 @@ class Replanner {
 
   // This rank's measurements since they were last sent.
   ReadyTimes ready_;  // Moving average.
-  std::vector<double>
-      durations_;  // Seconds: of the control collective, then of each bucket; the shortest seen.
+  // Seconds: of the control collective, then of each bucket; the shortest seen.
+  std::vector<double> durations_;
 
   // Under way.
   std::vector<std::int64_t> sample_bytes_;  // What the durations are of.

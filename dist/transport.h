@@ -15,9 +15,9 @@
 
 namespace brigade::dist {
 
-/// Elementwise operations. Sums and products of integers wrap around; the mean of integers truncates towards
-/// zero after the sum; min and max of floats are NaN where any rank has one. bool: sum = or, prod = and, no
-/// mean.
+/// Elementwise operations. Sums and products of integers wrap around; the mean of integers
+/// truncates towards zero after the sum; min and max of floats are NaN where any rank has one.
+/// bool: sum = or, prod = and, no mean.
 enum class Reduce : std::uint8_t { sum, mean, min, max, prod };
 inline constexpr std::array kAllReduces{Reduce::sum, Reduce::mean, Reduce::min, Reduce::max, Reduce::prod};
 std::string_view name(Reduce op);

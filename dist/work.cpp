@@ -9,9 +9,9 @@
 namespace brigade::dist {
 namespace {
 
-// After an abort the communication stream ends its calls at once, unless its backend cannot be interrupted
-// (MPI). A waiter looks every kPoll whether the group was aborted, and leaves an unfinished Work behind after
-// kGrace.
+// After an abort the communication stream ends its calls at once, unless its backend cannot be
+// interrupted (MPI). A waiter looks every kPoll whether the group was aborted, and leaves an
+// unfinished Work behind after kGrace.
 constexpr std::chrono::milliseconds kPoll{50};
 constexpr std::chrono::milliseconds kGrace{500};
 

@@ -10,9 +10,9 @@
 
 namespace brigade::dist {
 
-/// A peer is lost, disagrees, or the time-out passed: nothing this rank did wrong by itself. The message
-/// names rank/size, collective, sequence number and label (bucket), and which ranks arrived where that is
-/// known.
+/// A peer is lost, disagrees, or the time-out passed: nothing this rank did wrong by itself.
+/// The message names rank/size, collective, sequence number and label (bucket), and which
+/// ranks arrived where that is known.
 class CommError : public Error {
  public:
   using Error::Error;

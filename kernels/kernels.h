@@ -11,8 +11,7 @@
 
 namespace brigade {
 
-/// y = f(x). `leaky`-style constants are not needed by any model here; a constant goes through Binary with a
-/// scalar.
+/// y = f(x). Functions with a constant go through Binary with a scalar.
 enum class Unary : std::uint8_t { neg, abs, exp, log, sqrt, rsqrt, tanh, sigmoid, relu, gelu, logical_not };
 
 /// y = f(a, b). Comparisons write bool. The *_grad rows are derivatives: first the incoming gradient, then
@@ -53,7 +52,7 @@ struct Window {
   }
 };
 
-/// The learning-rate independent constants of one optimizer step; see nn/optim for the formulas.
+/// The constants of one optimizer step. The formulas: kernels/functor/optimizer.h.
 struct SgdConstants {
   float lr, momentum, dampening, weight_decay;
   bool nesterov, first_step;
@@ -64,10 +63,10 @@ struct AdamwConstants {
 };
 
 /// Notation: N batch, C channels, H W spatial; `w` is a weight, `d…` the gradient of the loss by "…".
-/// Activations may be f32, f64, bf16 or f16; parameters and statistics are f32 (f64 beside f64 activations).
-/// A gradient of a parameter is written in the parameter's dtype. Outputs are allocated by the caller and
-/// overwritten. 4-D activations may be contiguous or channels_last, and outputs have the format they were
-/// given.
+/// Activations may be f32, f64, bf16 or f16; parameters and statistics are f32 (f64 beside f64
+/// activations). A gradient of a parameter is written in the parameter's dtype. Outputs are allocated
+/// by the caller and overwritten. 4-D activations may be contiguous or channels_last, and outputs
+/// have the format they were given.
 struct KernelTable {
   // Elementwise; any strides. Inputs are already expanded to out's shape.
   void (*fill)(Tensor& out, double value);
@@ -133,9 +132,9 @@ struct KernelTable {
   void (*log_softmax)(const Tensor& x, Tensor& out);
   void (*softmax_grad)(const Tensor& dy, const Tensor& y, Tensor& dx);
   void (*log_softmax_grad)(const Tensor& dy, const Tensor& y, Tensor& dx);
-  /// Mean loss over the rows whose label is not ignore_index (loss: one f32 or f64 element); `log_probs` [R,
-  /// C] is kept for the gradient. Smoothed target: (1 - s) one_hot + s / C. Labels i64 [R] are in range or
-  /// ignored.
+  /// Mean loss over the rows whose label is not ignore_index (loss: one f32 or f64 element).
+  /// `log_probs` [R, C] is kept for the gradient. Smoothed target: (1 - s) one_hot + s / C.
+  /// Labels i64 [R] are in range or ignored.
   void (*cross_entropy)(const Tensor& logits, const Tensor& labels, double smoothing,
                         std::int64_t ignore_index, Tensor& loss, Tensor& log_probs);
   void (*cross_entropy_grad)(double dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
@@ -147,11 +146,11 @@ struct KernelTable {
   /// First flat position of `ids` whose value lies outside [0, limit) and is not `allowed`, or -1.
   std::int64_t (*find_out_of_range)(const Tensor& ids, std::int64_t limit, std::int64_t allowed);
 
-  // Optimizers: one pass over flat memory (1-D, contiguous, equal sizes); formulas in nn/optim/*.h.
+  // Optimizers: one pass over flat memory (1-D, contiguous, equal sizes); formulas in functor/optimizer.h.
   void (*sgd)(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& param);
   void (*adamw)(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Tensor& param);
-  void (*lerp)(const Tensor& target, double weight,
-               Tensor& average);  ///< average += weight (target - average)
+  /// average += weight (target - average)
+  void (*lerp)(const Tensor& target, double weight, Tensor& average);
 };
 
 /// The table of `device`. Throws Error if it is not compiled in.

@@ -12,8 +12,7 @@
 
 namespace brigade::ops {
 
-// ---- Construction and copies
-// -----------------------------------------------------------------------------------
+// ---- Construction and copies ------------------------------------------------------------------------------
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
 Tensor arange(std::int64_t count, DType dtype = DType::i64);
 /// Uniform in [low, high) / normal, drawn from `generator`'s next stream.
@@ -41,8 +40,7 @@ Tensor stack(std::span<const Tensor> xs, std::int64_t dim);
 /// Adds before[i] / after[i] elements of `value` on both sides of dim i.
 Tensor pad(const Tensor& x, const Dims& before, const Dims& after, double value = 0);
 
-// ---- Elementwise (broadcasting; equal dtypes)
-// ------------------------------------------------------------------
+// ---- Elementwise (broadcasting; equal dtypes) -------------------------------------------------------------
 Tensor unary(Unary op, const Tensor& x);
 Tensor binary(Binary op, const Tensor& a, const Tensor& b);
 Tensor binary(Binary op, const Tensor& a, double b);
@@ -60,8 +58,7 @@ inline Tensor mul(const Tensor& a, double b) { return binary(Binary::mul, a, b);
 inline void add_(Tensor& out, const Tensor& b) { binary_(Binary::add, out, b); }
 inline void mul_(Tensor& out, double b) { binary_(Binary::mul, out, b); }
 
-// ---- Reductions
-// ------------------------------------------------------------------------------------------------
+// ---- Reductions -------------------------------------------------------------------------------------------
 enum class KeepDims : bool { no, yes };
 /// Over `dims`; an empty list means all.
 Tensor reduce(Reduction op, const Tensor& x, const Dims& dims = {}, KeepDims keep = KeepDims::no);
@@ -70,8 +67,7 @@ Tensor argmax(const Tensor& x, std::int64_t dim, KeepDims keep = KeepDims::no);
 Tensor sum_to(const Tensor& x, const Shape& shape);
 double sum_of_squares(const Tensor& x);
 
-// ---- Matrix products
-// -------------------------------------------------------------------------------------------
+// ---- Matrix products --------------------------------------------------------------------------------------
 /// [.., M, K] x [.., K, N] with broadcasting batch dims.
 Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias);  ///< x [.., I]
@@ -79,8 +75,7 @@ Tensor linear_grad_input(const Tensor& dy, const Tensor& w);
 void linear_grad_weight(const Tensor& dy, const Tensor& x, Tensor& dw);
 void bias_grad(const Tensor& dy, Tensor& db);
 
-// ---- Convolution, pooling (results have x's memory format)
-// -----------------------------------------------------
+// ---- Convolution, pooling (results have x's memory format) ------------------------------------------------
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window);
 Tensor conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
@@ -94,8 +89,7 @@ Tensor avg_pool2d_grad(const Tensor& dy, const Window& window, const Shape& x_sh
 Tensor adaptive_avg_pool2d(const Tensor& x, std::int64_t out_h, std::int64_t out_w);
 Tensor adaptive_avg_pool2d_grad(const Tensor& dy, const Shape& x_shape);
 
-// ---- Normalisation
-// ---------------------------------------------------------------------------------------------
+// ---- Normalisation ----------------------------------------------------------------------------------------
 struct Normalized {
   Tensor out, mean, invstd;
 };
@@ -111,8 +105,7 @@ Tensor batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, c
 Tensor layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
                        const Tensor& invstd, Tensor& dgamma, Tensor& dbeta);
 
-// ---- Classification, embedding
-// ---------------------------------------------------------------------------------
+// ---- Classification, embedding ----------------------------------------------------------------------------
 Tensor softmax(const Tensor& x);
 Tensor log_softmax(const Tensor& x);
 Tensor softmax_grad(const Tensor& dy, const Tensor& y);

@@ -39,8 +39,8 @@ inline void check_floating(std::string_view op, const Tensor& x) {
 /// f64 beside f64 activations, f32 beside all others: the dtype of parameters and statistics.
 inline DType parameter_dtype(DType activation) { return activation == DType::f64 ? DType::f64 : DType::f32; }
 
-/// `parameter` (called `what` in the message) has `shape`, the parameter dtype and the device for activations
-/// `x`.
+/// `parameter` (called `what` in the message) has `shape`, the parameter dtype and
+/// the device for activations `x`.
 inline void check_parameter(std::string_view op, std::string_view what, const Tensor& parameter,
                             const Shape& shape, const Tensor& x) {
   BRIGADE_CHECK(parameter.defined() && parameter.shape() == shape, op, ": ", what, " must be ", shape,

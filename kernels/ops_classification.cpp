@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// kernels/ops_classification.cpp - softmax, cross entropy and embedding: labels and ids are checked here,
-// before a kernel could read past a row (an index out of range must be an error where it was made, not a
-// crash later).
+// kernels/ops_classification.cpp - softmax, cross entropy and embedding: labels and ids are
+// checked here, before a kernel could read past a row (an index out of range must be an error
+// where it was made, not a crash later).
 #include "kernels/ops_check.h"
 
 namespace brigade::ops {
@@ -73,8 +73,8 @@ Tensor log_softmax_grad(const Tensor& dy, const Tensor& y) {
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
                            std::int64_t ignore_index) {
   check_labels(logits, labels, smoothing, ignore_index);
-  // 16-bit logits get an f32 loss and f32 log-probabilities: their differences are what the gradient is made
-  // of.
+  // 16-bit logits get an f32 loss and f32 log-probabilities: their differences
+  // are what the gradient is made of.
   const DType dtype = parameter_dtype(logits.dtype());
   CrossEntropy result{Tensor::empty({}, dtype, logits.device()),
                       Tensor::empty(logits.shape(), dtype, logits.device())};
@@ -99,8 +99,8 @@ Tensor embedding(const Tensor& w, const Tensor& ids) {
   check_ids("embedding", ids);
   BRIGADE_CHECK(w.dims() == 2, "embedding: weight is [V, D]; got ", w);
   BRIGADE_CHECK(w.device() == ids.device(), "embedding: ids must be on ", w.device(), "; got ", ids.device());
-  // No value is allowed beside the range, so name one that lies in it or, for an empty table, none that can
-  // match.
+  // No value is allowed beside the range, so name one that lies in it or, for an
+  // empty table, none that can match.
   const std::int64_t bad = kernels(w.device()).find_out_of_range(ids, w.size(0), 0);
   BRIGADE_CHECK(bad < 0 && (w.size(0) > 0 || ids.numel() == 0), "embedding: ids must lie in [0, ", w.size(0),
                 "); got id ", bad < 0 ? 0 : id_at(ids, bad), " at position ", bad < 0 ? 0 : bad, " of ",

@@ -49,8 +49,8 @@ class GptBlock : public nn::Module {
   nn::Dropout dropout_;
 };
 
-/// ids i64 [B, T] -> logits f32 [B, T, vocabulary]. GPT-2's parameter names and initial values; `lm_head.weight` is
-/// `wte.weight`.
+/// ids i64 [B, T] -> logits f32 [B, T, vocabulary]. GPT-2's parameter names and initial
+/// values; `lm_head.weight` is `wte.weight`.
 class Gpt : public nn::Module {
  public:
   explicit Gpt(const GptOptions& options);

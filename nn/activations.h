@@ -28,8 +28,8 @@ class Tanh : public Module {
   Variable forward(const Variable& x) override { return tanh(x); }
 };
 
-/// In training zeroes each element with probability p and scales the rest by 1 / (1 - p); the identity in
-/// evaluation.
+/// In training zeroes each element with probability p and scales the rest by 1 / (1 - p);
+/// the identity in evaluation.
 class Dropout : public Module {
  public:
   explicit Dropout(double p = 0.5) : p_(p) {

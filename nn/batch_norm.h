@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// nn/batch_norm.h - batch normalisation of images. Read before: autograd/ops/norm.h. Read next:
-// nn/layer_norm.h.
+// nn/batch_norm.h - batch normalisation of images.
+// Read before: autograd/ops/norm.h. Read next: nn/layer_norm.h.
 #pragma once
 
 #include "autograd/ops/norm.h"
@@ -20,8 +20,8 @@ class BatchNorm2d : public Module {
  public:
   explicit BatchNorm2d(std::int64_t channels, const BatchNormOptions& options = {});
 
-  /// Throws Error in training when a channel has a single value: its variance is 0 and its unbiased one
-  /// infinite.
+  /// Throws Error in training when a channel has a single value: its variance is 0
+  /// and its unbiased one infinite.
   Variable forward(const Variable& x) override;
 
   const Variable weight;

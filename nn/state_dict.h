@@ -20,9 +20,9 @@ struct LoadReport {
 };
 
 /// Copies tensors into the module by name, converting between floating dtypes.
-/// Throws one Error that lists every missing, unexpected (both only if strict), repeated and mismatched name,
-/// and then has changed nothing. A mismatch is another shape, or an integer for a floating tensor or the
-/// reverse.
+/// Throws one Error that lists every missing, unexpected (both only if strict), repeated and
+/// mismatched name, and then has changed nothing. A mismatch is another shape, or an integer for a
+/// floating tensor or the reverse.
 LoadReport load_state_dict(Module& module, const NamedTensors& tensors, Strict strict = Strict::yes);
 
 /// To disk and back, strictly, as a safetensors file.

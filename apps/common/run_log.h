@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// apps/common/run_log.h - what a run tells people (stdout) and programs (--out DIR). Rank 0 speaks; the
-// others are silent.
+// apps/common/run_log.h - what a run tells people (stdout) and programs (--out DIR). Rank 0
+// speaks; the others are silent.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// apps/common/train_options.cpp - flags, their help, and what does not go together. The sole user of CLI11
-// for training.
+// apps/common/train_options.cpp - flags, their help, and what does not go together. The
+// sole user of CLI11 for training.
 #include "apps/common/train_options.h"
 
 #include <CLI/CLI.hpp>

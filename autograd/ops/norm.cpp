@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// autograd/ops/norm.cpp - derivatives of batch and layer normalisation. gamma and beta may be left out (1 and
-// 0).
+// autograd/ops/norm.cpp - derivatives of batch and layer normalisation. gamma and
+// beta may be left out (1 and 0).
 #include "autograd/ops/norm.h"
 
 #include "autograd/checkpoint.h"

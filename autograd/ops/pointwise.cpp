@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// autograd/ops/pointwise.cpp - derivatives of functions of one variable. Where the derivative can be written
-// with the result, the result is kept: the next operation usually keeps the same tensor, so it costs no
-// memory.
+// autograd/ops/pointwise.cpp - derivatives of functions of one variable. Where the derivative can
+// be written with the result, the result is kept: the next operation usually keeps the same
+// tensor, so it costs no memory.
 #include "autograd/ops/pointwise.h"
 
 #include "autograd/ops/support.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dist/algorithms/tree.cpp - a binomial tree: sums flow down to rank 0, the result flows back up the same
-// branches.
+// dist/algorithms/tree.cpp - a binomial tree: sums flow down to rank 0, the result
+// flows back up the same branches.
 #include "dist/algorithms/algorithms.h"
 #include "dist/reduce_buffers.h"
 

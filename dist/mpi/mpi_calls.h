@@ -8,8 +8,8 @@
 
 namespace brigade::dist {
 
-/// Throws CommError with MPI's own text unless `code` is MPI_SUCCESS: `check_mpi(MPI_Barrier(c),
-/// "MPI_Barrier")`.
+/// Throws CommError with MPI's own text unless `code` is MPI_SUCCESS:
+/// `check_mpi(MPI_Barrier(c), "MPI_Barrier")`.
 void check_mpi(int code, const char* call);
 
 /// The MPI type with the same bits. 16-bit floats travel as MPI_UINT16_T and are never reduced as such.

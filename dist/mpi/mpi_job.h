@@ -12,15 +12,15 @@
 namespace brigade::dist {
 
 /// MPI in one process. All MPI calls, MPI_Init and MPI_Finalize included, happen on stream()
-/// (MPI_THREAD_FUNNELED): OpenMPI 4.1 makes progress only inside calls, and its collectives are not safe from
-/// several threads.
+/// (MPI_THREAD_FUNNELED): OpenMPI 4.1 makes progress only inside calls, and its collectives are
+/// not safe from several threads.
 ///
 /// MPI cannot be interrupted. After an abort() a thread may stay inside a call until the process ends; then
 /// the job counts as broken, finish() throws, and the destructor leaves the thread behind instead of joining
 /// it. The process should end with _exit and a code other than 0: mpirun ends the other ranks then.
 ///
-/// Every rank asks the kernel for SIGKILL when its launcher dies: mpirun, killed itself, would leave ranks
-/// running.
+/// Every rank asks the kernel for SIGKILL when its launcher dies: mpirun, killed
+/// itself, would leave ranks running.
 class MpiJob final : public Job {
  public:
   /// Sets defaults for OpenMPI's environment (only what is unset), starts MPI. Blocks.
@@ -39,8 +39,8 @@ class MpiJob final : public Job {
   static constexpr std::int64_t kMaxChunkBytes = std::int64_t{1} << 30;
 
   std::shared_ptr<Stream> stream_;
-  std::shared_ptr<std::atomic<bool>> broken_ =
-      std::make_shared<std::atomic<bool>>(false);  // Shared with transports.
+  // Shared with transports.
+  std::shared_ptr<std::atomic<bool>> broken_ = std::make_shared<std::atomic<bool>>(false);
   bool finished_ = false;
 };
 

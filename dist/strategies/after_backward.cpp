@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dist/strategies/after_backward.cpp - see the header.
+// dist/strategies/after_backward.cpp - after backward, launches each bucket and waits for it before the next:
+// nothing overlaps. Read next: dist/strategies/bucketed.cpp, which launches during backward.
 #include "dist/strategies/after_backward.h"
 
 namespace brigade::dist {

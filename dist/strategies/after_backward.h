@@ -6,9 +6,9 @@
 
 namespace brigade::dist {
 
-/// Launches nothing during backward; afterwards one bucket at a time, each waited for before the next. With
-/// one bucket a parameter this is "naive" DDP, with a single bucket "flat": what every faster strategy is
-/// measured against.
+/// Launches nothing during backward; afterwards one bucket at a time, each waited for before the
+/// next. With one bucket a parameter this is "naive" DDP, with a single bucket "flat": what every
+/// faster strategy is measured against.
 class AfterBackwardSync final : public GradSync {
  public:
   explicit AfterBackwardSync(BucketReducer& reducer) : reducer_(reducer) {}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // dist/strategies/bucketed.cpp - the cursor that keeps ranks in step.
+// Read before: dist/bucket_reducer.h, dist/strategies/bucketed.h. Read next: dist/ddp.cpp.
 #include "dist/strategies/bucketed.h"
 
 namespace brigade::dist {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // dist/strategies/bucketed.h - communication hidden behind backward, one bucket after another.
-// Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020,
-// section 3.2.
+// Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel
+// Training", VLDB 2020, section 3.2.
 #pragma once
 
 #include "dist/grad_sync.h"

@@ -38,8 +38,8 @@ class Hub {
 
   /// Puts a copy of `t` into the mailbox from -> to. Does not wait.
   void put(int from, int to, const Tensor& t);
-  /// Waits for the next message from -> to. CommError if it differs in dtype or size, or if the group is
-  /// aborted.
+  /// Waits for the next message from -> to. CommError if it differs in dtype or
+  /// size, or if the group is aborted.
   void take(int from, int to, Tensor& t);
 
   void abort(const std::string& reason);

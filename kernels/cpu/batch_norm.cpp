@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// kernels/cpu/batch_norm.cpp - batch norm and the gradient of a bias: sums over everything but the channels.
-// Bound by memory: forward and backward read their inputs twice and write once. Two layouts: rows [R, C]
-// (channels_last or 2-D) vectorise along channels, planes [N, C, P] (contiguous) along pixels. Formulas:
-// kernels/reference/norm.cpp.
+// kernels/cpu/batch_norm.cpp - batch norm and the gradient of a bias: sums over everything but the
+// channels. Bound by memory: forward and backward read their inputs twice and write once. Two
+// layouts: rows [R, C] (channels_last or 2-D) vectorise along channels, planes [N, C, P] (contiguous)
+// along pixels. Formulas: kernels/reference/norm.cpp.
 #include <cmath>
 
 #include "kernels/cpu/block_sums.h"
@@ -144,8 +144,8 @@ void for_each_element(const Layout& l, T* __restrict to, const Value& value) {
   });
 }
 
-// y = (x - center) scale + shift. Subtracting first keeps a large mean from cancelling after the
-// multiplication.
+// y = (x - center) scale + shift. Subtracting first keeps a large mean from
+// cancelling after the multiplication.
 template <class S>
 struct Affine {
   std::vector<S> center, scale, shift;

@@ -75,8 +75,8 @@ struct Chunks {
   std::int64_t count() const { return std::clamp<std::int64_t>(rows / 256, 1, 32); }
   std::int64_t begin(std::int64_t chunk) const { return rows * chunk / count(); }
 
-  /// Calls body(chunk, begin, end) for blocks of at most kBlockRows rows; the blocks of one chunk run in
-  /// order.
+  /// Calls body(chunk, begin, end) for blocks of at most kBlockRows rows; the
+  /// blocks of one chunk run in order.
   template <class Body>
   void for_each_block(const Body& body) const {
     parallel_for(count(), 1, [&](std::int64_t first, std::int64_t last) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// kernels/cpu/conv.cpp - convolution: who computes which dtype and shape. oneDNN takes f32 and bf16; im2col
-// takes f64, what oneDNN must not be given and what is faster so; f16 is computed in f32. Read next:
-// onednn_conv.cpp, conv_im2col.cpp.
+// kernels/cpu/conv.cpp - convolution: who computes which dtype and shape. oneDNN takes f32 and bf16;
+// im2col takes f64, what oneDNN must not be given and what is faster so; f16 is computed in f32.
+// Read next: onednn_conv.cpp, conv_im2col.cpp.
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/structured.h"
 #include "kernels/ops.h"
@@ -30,11 +30,11 @@ void with_dense(Tensor& out, DType dtype, const Body& body) {
 
 enum class Pass { forward, grad_input, grad_weight };
 
-// Whether im2col and a product on AMX tiles beat oneDNN's direct bf16 convolution: where there are few pixels
-// to spread over the tiles, or a stride. Measured on ResNet-18's convolutions at batch 32, direct against
-// im2col: 10.9 : 5.0 ms forward on 4x4 pixels, 50 : 11 for its weights, 34 : 2.2 for the weights of a
-// stride-2 layer. The rule looks at shapes only and never at a clock: every run and every rank computes the
-// same bits.
+// Whether im2col and a product on AMX tiles beat oneDNN's direct bf16 convolution: where there are few
+// pixels to spread over the tiles, or a stride. Measured on ResNet-18's convolutions at batch 32,
+// direct against im2col: 10.9 : 5.0 ms forward on 4x4 pixels, 50 : 11 for its weights, 34 : 2.2 for
+// the weights of a stride-2 layer. The rule looks at shapes only and never at a clock: every run and
+// every rank computes the same bits.
 bool is_faster_as_product(Pass pass, const Tensor& x, const Tensor& y, const Window& window) {
   if (x.dtype() != DType::bf16 || window.groups != 1 || x.size(1) < 64 || y.size(1) < 64) return false;
   if (!x.is_contiguous(MemoryFormat::channels_last) || !onednn::supports_amx()) return false;

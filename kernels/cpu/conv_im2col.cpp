@@ -2,8 +2,8 @@
 // kernels/cpu/conv_im2col.cpp - convolution as a matrix product. A row of the matrix `patches` holds what one
 // output pixel sees: kernel positions in order, the group's channels of each side by side, zeros for padding.
 // With weights laid out alike, [O, kH kW C]:
-//   y = patches wᵀ + bias,   dw = dyᵀ patches,   dpatches = dy w, whose entries are added where they came
-//   from.
+//   y = patches wᵀ + bias,   dw = dyᵀ patches,   dpatches = dy w
+// The entries of dpatches are added where those of patches came from.
 // Read before: conv.cpp.
 #include <algorithm>
 
@@ -15,8 +15,8 @@ namespace brigade::cpu::im2col {
 
 namespace {
 
-// Images are taken so many at a time that `patches` stays below this: a batch of large images would need
-// gigabytes.
+// Images are taken so many at a time that `patches` stays below this: a batch of
+// large images would need gigabytes.
 constexpr std::int64_t kPatchBytes = std::int64_t{32} << 20;
 
 struct Layout {

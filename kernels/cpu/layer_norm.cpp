@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// kernels/cpu/layer_norm.cpp - layer norm, a row at a time: a row stays in the first cache while it is read
-// again. Formulas: kernels/reference/norm.cpp.
+// kernels/cpu/layer_norm.cpp - layer norm, a row at a time: a row stays in the first cache while it is
+// read again. Formulas: kernels/reference/norm.cpp.
 #include <cmath>
 
 #include "kernels/cpu/block_sums.h"
@@ -32,8 +32,8 @@ void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double
       for (std::int64_t r = begin; r < end; ++r) {
         const T* in = from + r * width;
         T* __restrict y = to + r * width;
-        // The second pass is centred, so that a large mean does not cancel; its own sum corrects the first
-        // mean.
+        // The second pass is centred, so that a large mean does not cancel; its
+        // own sum corrects the first mean.
         const Pair<S> sums = sum_block_line<S>(0, width, [=](std::int64_t i) {
           return Pair<S>{static_cast<S>(in[i]), S(0)};
         });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// kernels/cpu/matmul.cpp - matrix products: brings operands into a form oneDNN takes and chooses who
-// computes. f32 and bf16 go to oneDNN, f16 is computed in f32, f64 has its own loop, integers use the
-// reference.
+// kernels/cpu/matmul.cpp - matrix products: brings operands into a form oneDNN takes and
+// chooses who computes. f32 and bf16 go to oneDNN, f16 is computed in f32, f64 has its own
+// loop, integers use the reference.
 #include <algorithm>
 
 #include "core/parallel.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// kernels/cpu/onednn.cpp - the primitive cache. Compiling a primitive costs up to milliseconds, running a
-// small one microseconds; oneDNN's own cache is shared by all threads behind a lock and is asked only when
-// ours misses.
+// kernels/cpu/onednn.cpp - the primitive cache. Compiling a primitive costs up to milliseconds,
+// running a small one microseconds; oneDNN's own cache is shared by all threads behind a lock and
+// is asked only when ours misses.
 #include "kernels/cpu/onednn.h"
 
 #include "core/parallel.h"

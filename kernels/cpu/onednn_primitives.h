@@ -13,8 +13,8 @@
 
 namespace brigade::onednn {
 
-/// Everything a primitive is compiled for, as numbers: operation, dtypes, sizes, strides, window. Never an
-/// address.
+/// Everything a primitive is compiled for, as numbers: operation, dtypes, sizes,
+/// strides, window. Never an address.
 class Key {
  public:
   enum class Op : std::int64_t { conv, conv_grad_input, conv_grad_weight, matmul };

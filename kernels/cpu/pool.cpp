@@ -43,8 +43,7 @@ void for_each_pixel(const Tensor& t, std::int64_t grain, const Body& body) {
   });
 }
 
-// ---- Averages
-// ----------------------------------------------------------------------------------------------------
+// ---- Averages ---------------------------------------------------------------------------------------------
 
 // Along one dim: pixels [begin[i], end[i]) of the source meet pixel i of the result.
 struct Ranges {

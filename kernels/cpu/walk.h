@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // kernels/cpu/walk.h - walking several strided tensors of one shape together as few, long, straight runs.
 // Dims of size 1 vanish, dims that are dense with each other merge: two contiguous (or two channels_last) tensors
-// become a single run of numel() elements, whatever their number of dims. Read next: kernels/cpu/elementwise.cpp.
+// become a single run of numel() elements, whatever their number of dims.
+// Read next: kernels/cpu/map.h, then unary.cpp, binary.cpp and reduce.cpp, which walk.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // kernels/functor/elementwise.h - the scalar maths of Unary and Binary, written once for every device.
-// A functor works in the compute type (float for 16-bit floats). Integers wrap; integer division by zero
-// gives 0 rather than a trap. Bool: add is or, mul is and. min and max return NaN if either side is NaN. Read
-// before: kernels/functor/convert.h.
+// A functor works in the compute type (float for 16-bit floats). Integers wrap; integer division by
+// zero gives 0 rather than a trap. Bool: add is or, mul is and. min and max return NaN if either side
+// is NaN. Read before: kernels/functor/convert.h.
 #pragma once
 
 #include <cmath>
@@ -41,8 +41,7 @@ BRIGADE_HD std::uint64_t bits_of(T value) {
   return static_cast<std::uint64_t>(value);
 }
 
-// ---- Unary
-// -----------------------------------------------------------------------------------------------------
+// ---- Unary ------------------------------------------------------------------------------------------------
 struct Neg : AnyType {
   template <class T>
   BRIGADE_HD T operator()(T x) const {
@@ -105,8 +104,8 @@ struct Relu : AnyType {
     return x < T{0} ? T{0} : x;  // This way round a NaN stays a NaN.
   }
 };
-/// Exact GELU: x times the normal distribution function of x (Hendrycks and Gimpel, 2016), not the tanh
-/// formula.
+/// Exact GELU: x times the normal distribution function of x (Hendrycks and
+/// Gimpel, 2016), not the tanh formula.
 struct Gelu : FloatsOnly {
   template <class T>
   BRIGADE_HD T operator()(T x) const {
@@ -120,8 +119,7 @@ struct LogicalNot : AnyType {
   }
 };
 
-// ---- Binary
-// ----------------------------------------------------------------------------------------------------
+// ---- Binary -----------------------------------------------------------------------------------------------
 struct Add : AnyType {
   template <class T>
   BRIGADE_HD T operator()(T a, T b) const {
@@ -160,8 +158,9 @@ struct Div : AnyType {
       return a && b;
     } else if constexpr (std::is_integral_v<T>) {
       if (b == T{0}) return T{0};
+      // The smallest integer over -1 would trap.
       if constexpr (std::is_signed_v<T>)
-        if (b == T{-1}) return Neg{}(a);  // The smallest integer over -1 would trap.
+        if (b == T{-1}) return Neg{}(a);
       return static_cast<T>(a / b);
     } else {
       return a / b;

@@ -12,7 +12,7 @@ namespace brigade::functor {
 /// SGD with momentum (Sutskever et al., 2013, in PyTorch's form):
 ///   g += weight_decay p;  buf = first step ? g : momentum buf + (1 - dampening) g
 ///   p -= lr (nesterov ? g + momentum buf : buf)
-/// Without momentum the direction is g and `buf` is not touched.
+/// where the first step is the parameter's own. Without momentum the direction is g and `buf` is not touched.
 template <class T>
 struct Sgd {
   SgdConstants k;
@@ -27,7 +27,8 @@ struct Sgd {
 
 /// AdamW (Loshchilov and Hutter, 2019): the decay is applied to the parameter, not to the gradient.
 ///   p *= 1 - lr weight_decay;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g²
-///   p -= lr / bc1 m / (sqrt(v) / sqrt(bc2) + epsilon)
+///   p -= lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)
+/// where t counts the parameter's own updates.
 template <class T>
 struct Adamw {
   AdamwConstants k;

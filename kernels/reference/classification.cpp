@@ -81,8 +81,8 @@ void cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
   set(mean, total / counted, 0);
 }
 
-// The loss is the mean over counted rows of -sum_c target_c log p_c  =>  dlogits = (p - target) dloss /
-// counted
+// The loss is the mean over counted rows of -sum_c target_c log p_c
+//   =>  dlogits = (p - target) dloss / counted
 void cross_entropy_grad(double dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
                         std::int64_t ignore_index, Tensor& dlogits) {
   const std::int64_t rows = log_probs.size(0), classes = log_probs.size(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// kernels/reference/optimizer.cpp - optimizer steps in double; the formulas are in
-// kernels/functor/optimizer.h.
+// kernels/reference/optimizer.cpp - optimizer steps in double.
+// The formulas: kernels/functor/optimizer.h.
 #include "kernels/functor/optimizer.h"
 
 #include "kernels/reference/elements.h"

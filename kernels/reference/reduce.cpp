@@ -13,8 +13,8 @@ void reduce(Reduction op, const Tensor& x, Tensor& out) {
     using T = typename decltype(tag)::type;
     using Wide = wide_t<T>;
     functor::dispatch_reduction(op, [&](auto f) {
-      // A dense accumulator for each output element, addressed by the strides of a dense tensor of out's
-      // shape.
+      // A dense accumulator for each output element, addressed by the strides of
+      // a dense tensor of out's shape.
       const Tensor totals = Tensor::empty(out.shape(), dtype_of<Wide>());
       for_each_index(out.shape(), [&](const Dims& i) {
         totals.data<Wide>()[offset(totals, i)] = f.template start<Wide>();

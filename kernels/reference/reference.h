@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // kernels/reference/reference.h - the naive loops behind reference_kernels(), one function a slot of
-// KernelTable. They compute floats in double and integers in i64, one element after another: the CPU's fast
-// kernels are tested against them, and a reader finds the plain meaning of each slot here. Read before:
-// kernels/kernels.h.
+// KernelTable. They compute floats in double and integers in i64, one element after another: the
+// CPU's fast kernels are tested against them, and a reader finds the plain meaning of each slot
+// here. Read before: kernels/kernels.h.
 #pragma once
 
 #include "kernels/kernels.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // nn/optim/adamw.h - Adam with decoupled weight decay (Loshchilov and Hutter, 2019), in PyTorch's form.
-// The formula, once for every device: kernels/functor/optimizer.h.
 #pragma once
 
 #include "nn/optim/optimizer.h"
@@ -15,9 +14,7 @@ struct AdamwOptions {
   DecayOn decay = DecayOn::all;
 };
 
-/// p *= 1 - lr weight_decay;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g²;
-/// p -= lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon), where t counts the parameter's own
-/// updates.
+/// One update is functor::Adamw (kernels/functor/optimizer.h), which has the formula.
 class Adamw : public Optimizer {
  public:
   Adamw(FlatParameters& parameters, double lr, const AdamwOptions& options = {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// nn/optim/ema.h - an exponential moving average of the parameters (Polyak and Juditsky, 1992), in flat
-// memory.
+// nn/optim/ema.h - an exponential moving average of the parameters (Polyak and
+// Juditsky, 1992), in flat memory.
 #pragma once
 
 #include <utility>

@@ -27,10 +27,10 @@ class FlatBuffer;
 
 class FlatParameters {
  public:
-  /// Moves values into flat memory and binds gradients. Frozen parameters (requires_grad false) are left
-  /// alone and have no position. `order` lists indices into `parameters` (all trainable ones, each once);
-  /// empty: the reverse. Throws Error on duplicates, non-floating dtypes or an order that is not a
-  /// permutation.
+  /// Moves values into flat memory and binds gradients. Frozen parameters (requires_grad false)
+  /// are left alone and have no position. `order` lists indices into `parameters` (all trainable
+  /// ones, each once); empty: the reverse. Throws Error on duplicates, non-floating dtypes or an
+  /// order that is not a permutation.
   explicit FlatParameters(std::vector<nn::NamedParameter> parameters, std::vector<int> order = {});
 
   int count() const { return static_cast<int>(entries_.size()); }
@@ -59,12 +59,12 @@ class FlatParameters {
   FlatBuffer make_buffer() const;
 
   void zero_grad();
-  /// Writes zeros into the gradients of `range` that hold none (unused parameters), so that they can be
-  /// reduced.
+  /// Writes zeros into the gradients of `range` that hold none (unused
+  /// parameters), so that they can be reduced.
   void clear_absent(Range range);
 
-  /// Maximal sub-ranges of `range` of one dtype, whose gradient is present and for which `key(position)` is
-  /// equal.
+  /// Maximal sub-ranges of `range` of one dtype, whose gradient is present and for
+  /// which `key(position)` is equal.
   template <class Key, class Visit>
   void for_each_run(Range range, const Key& key, const Visit& visit) const;
 

@@ -39,8 +39,8 @@ void Lars::update(Range range) {
     };
     Tensor values = parameters_->values(run);
     Tensor momentum = options_.momentum > 0 ? momentum_.view(*parameters_, run) : Tensor();
-    const Tensor gradient =
-        parameters_->gradients(run);  // Not scaled in place: grad() stays what backward gave.
+    // Not scaled in place: grad() stays what backward gave.
+    const Tensor gradient = parameters_->gradients(run);
     kernels(values.device())
         .sgd(constants, ratio == 1 ? gradient : ops::mul(gradient, ratio), momentum, values);
     finish_update(run);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // nn/optim/sgd.h - stochastic gradient descent with momentum, in PyTorch's form.
-// The formula, once for every device: kernels/functor/optimizer.h.
 #pragma once
 
 #include "nn/optim/optimizer.h"
@@ -15,8 +14,7 @@ struct SgdOptions {
   DecayOn decay = DecayOn::all;
 };
 
-/// g += weight_decay p;  buf = momentum buf + (1 - dampening) g  (a parameter's first update: buf = g);
-/// p -= lr (nesterov ? g + momentum buf : buf).
+/// One update is functor::Sgd (kernels/functor/optimizer.h), which has the formula.
 class Sgd : public Optimizer {
  public:
   Sgd(FlatParameters& parameters, double lr, const SgdOptions& options = {});

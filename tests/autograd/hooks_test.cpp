@@ -71,8 +71,8 @@ TEST_CASE("hooks may remove themselves and each other while they fire", "[autogr
     });
   backward(x * 2.0);
   backward(x * 2.0);
-  // In the first round hook 2 is gone before its turn if it was the victim; in the second the victim never
-  // fires.
+  // In the first round hook 2 is gone before its turn if it was the victim; in the
+  // second the victim never fires.
   const std::string expected[] = {"01212", "01202", "0101"};
   REQUIRE(log == expected[victim]);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tests/autograd/ops_grad_check_test.cpp - the checker is checked: it must catch wrong derivatives, and leave
-// no trace.
+// tests/autograd/ops_grad_check_test.cpp - the checker is checked: it must catch wrong
+// derivatives, and leave no trace.
 #include <limits>
 
 #include "autograd/node.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tests/core/tensor_test.cpp - construction, element access and memory of a tensor. Views:
-// tensor_view_test.cpp.
+// tests/core/tensor_test.cpp - construction, element access and memory of
+// a tensor. Views: tensor_view_test.cpp.
 #include "core/tensor.h"
 
 #include <limits>

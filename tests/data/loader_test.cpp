@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tests/data/loader_test.cpp - cases A14 to A16 end to end: batches do not depend on threads, and epochs pass
-// by themselves.
+// tests/data/loader_test.cpp - cases A14 to A16 end to end: batches do not depend on threads,
+// and epochs pass by themselves.
 #include "data/loader.h"
 
 #include <atomic>

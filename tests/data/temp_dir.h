@@ -36,8 +36,8 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-/// Creates or cuts `path` to `bytes` zeros (sparse: a CIFAR file of zeros is 10,000 black images of class 0,
-/// for free).
+/// Creates or cuts `path` to `bytes` zeros (sparse: a CIFAR file of zeros is 10,000
+/// black images of class 0, for free).
 inline void write_zeros(const std::filesystem::path& path, std::uintmax_t bytes) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary | std::ios::trunc);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tests/kernels/compare.h - what the tests of structured kernels share: inputs, tolerances, comparison with
-// the oracle.
+// tests/kernels/compare.h - what the tests of structured kernels share: inputs,
+// tolerances, comparison with the oracle.
 #pragma once
 
 #include <cmath>

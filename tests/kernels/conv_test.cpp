@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tests/kernels/conv_test.cpp - convolution against the reference: a table of shapes in every dtype and
-// layout.
+// tests/kernels/conv_test.cpp - convolution against the reference: a table of
+// shapes in every dtype and layout.
 #include "tests/kernels/compare.h"
 #include "tests/support/test.h"
 
@@ -43,10 +43,10 @@ const Case kCases[] = {
     {"1x3", 1, 3, 4, 5, 7, {.kernel = {1, 3}, .stride = {1, 2}, .padding = {0, 1}}},
 };
 
-// f32: at most 576 products of order 1 are summed in f32; errors of 1e-6 of the rms are usual. Winograd
-// reaches 2e-5. bf16: inputs are exact, sums are f32, results are rounded to 8 bits; im2col rounds parts of
-// dx before adding. f64: the oracle sums in double as well, in another order. f16: computed in f32, rounded
-// to 11 bits.
+// f32: at most 576 products of order 1 are summed in f32; errors of 1e-6 of the rms are usual.
+// Winograd reaches 2e-5. bf16: inputs are exact, sums are f32, results are rounded to 8 bits; im2col
+// rounds parts of dx before adding. f64: the oracle sums in double as well, in another order. f16:
+// computed in f32, rounded to 11 bits.
 double tolerance(DType dtype) {
   switch (dtype) {
     case DType::f64:

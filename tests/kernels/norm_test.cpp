@@ -161,8 +161,8 @@ TEST_CASE("layer norm and its gradients equal the reference", "[kernels][norm]")
           table.layer_norm(x, gamma, beta, kEpsilon, y[i], mean[i], invstd[i]);
           table.layer_norm_grad(dy, x, gamma, mean[i], invstd[i], dx[i], dgamma[i], dbeta[i]);
         }
-        // The saved mean of an offset row is rounded to 4e-6 of a deviation, which the gradient of gamma
-        // sees.
+        // The saved mean of an offset row is rounded to 4e-6 of a deviation,
+        // which the gradient of gamma sees.
         const double statistics = dtype == DType::f64 ? 1e-11 : 5e-5;
         CHECK(test::far_from(y[0], y[1], tolerance(dtype)) == "");
         CHECK(test::far_from(dx[0], dx[1], std::max(tolerance(dtype), statistics)) == "");

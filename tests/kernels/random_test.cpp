@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tests/kernels/random_test.cpp - random tensors and dropout: moments, and that a number depends on its logical
-// position only.
+// tests/kernels/random_test.cpp - random tensors and dropout: moments, and that a number
+// depends on its logical position only.
 #include <cmath>
 
 #include "core/parallel.h"
@@ -119,8 +119,8 @@ TEST_CASE("dropout keeps by position, scales what it keeps, and is its own deriv
         if ((after[i] != 0) != (keep && before[i] != 0)) FAIL("element " << i);
         dropped += !keep;
       }
-      CHECK(std::abs(dropped / static_cast<double>(before.size()) - 0.25) <
-            0.03);  // Five sigma of 5600 draws.
+      // Five sigma of 5600 draws.
+      CHECK(std::abs(dropped / static_cast<double>(before.size()) - 0.25) < 0.03);
     }
   const Tensor x = test::random({100}, 1);
   CHECK(test::differs_bitwise(ops::dropout(x, 0, 1, 1), x) == "");

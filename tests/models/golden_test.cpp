@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tests/models/golden_test.cpp - ten steps of ResNet-18 against PyTorch's, from the committed numbers that
-// scripts/make_golden.py wrote.
+// tests/models/golden_test.cpp - ten steps of ResNet-18 against PyTorch's, from the committed
+// numbers that scripts/make_golden.py wrote.
 #include <cmath>
 
 #include "core/safetensors.h"

@@ -67,8 +67,8 @@ TEST_CASE("a position sees itself and what is before, nothing after", "[models][
 
 TEST_CASE("a Gpt learns a short sequence by heart", "[models][gpt]") {
   const int threads = num_threads();
-  set_num_threads(
-      1);  // Thousands of tiny operations: waiting for a second thread would cost more than it gives.
+  // Thousands of tiny operations: waiting for a second thread would cost more than it gives.
+  set_num_threads(1);
   for (const DType precision : {DType::f32, DType::bf16}) {
     default_generator() = {.seed = 2};
     GptOptions options = small();
@@ -76,8 +76,8 @@ TEST_CASE("a Gpt learns a short sequence by heart", "[models][gpt]") {
     Gpt model(options);
     optim::FlatParameters parameters(model.named_parameters());
     optim::Adamw optimizer(parameters, 0.01, {.weight_decay = 0});
-    const Tensor tokens =
-        ids({3, 1, 4, 1, 5, 9, 2, 6, 5}, {1, 9});  // 1 and 5 have two successors: order matters.
+    // 1 and 5 have two successors: order matters.
+    const Tensor tokens = ids({3, 1, 4, 1, 5, 9, 2, 6, 5}, {1, 9});
     double first = 0, last = 0;
     for (int step = 0; step < 50; ++step) {
       const Variable loss = next_token_loss(model, tokens);

@@ -14,8 +14,8 @@ namespace brigade::test {
 
 /// The toy of CASES.md: 16-32-10, f32, weights a function of `seed`.
 std::unique_ptr<nn::Module> toy_mlp(std::uint64_t seed = 1);
-/// Convolution, pooling and a linear head on [N, 3, 8, 8]; no batch norm, so that a batch can be split over ranks
-/// exactly.
+/// Convolution, pooling and a linear head on [N, 3, 8, 8]; no batch norm, so that a batch
+/// can be split over ranks exactly.
 std::unique_ptr<nn::Module> toy_cnn(std::uint64_t seed = 1);
 
 /// A deterministic classification batch of which each rank takes its slice: all ranks together see samples
