@@ -2,6 +2,8 @@
 // apps/train_resnet18.cpp - the whole recipe: data-parallel training of ResNet-18 on CIFAR-10.
 // Runs alone, with --ranks N as threads of one process, or under mpirun. Read next: autograd/node.h;
 // for the flags, apps/common/train_options.cpp.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "apps/common/evaluate.h"
