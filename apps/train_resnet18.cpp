@@ -2,8 +2,6 @@
 // apps/train_resnet18.cpp - the whole recipe: data-parallel training of ResNet-18 on CIFAR-10.
 // Runs alone, with --ranks N as threads of one process, or under mpirun. Read next: autograd/node.h;
 // for the flags, apps/common/train_options.cpp.
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "apps/common/evaluate.h"
@@ -108,15 +106,12 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
       optim::make_schedule(options.schedule, {.peak = options.lr, .total_steps = steps});
   const std::int64_t global_batch = group.size() * options.batch_size * options.accumulate;
 
-  log.line(data.note);
-  log.line(fmt::format("{} ({} parameters, {}), {} rank{} x {} thread{} ({}), sync {}, {} buckets",
-                       options.model, nn::count_parameters(*model), name(options.precision), group.size(),
-                       group.size() > 1 ? "s" : "", num_threads(), num_threads() > 1 ? "s" : "",
-                       group.backend(), options.sync, ddp.plan().buckets.size()));
-  log.line(fmt::format("batch {} a rank, {} in all; {} steps; {} with {} learning rate, peak {}",
-                       options.batch_size, global_batch, steps, options.optimizer, options.schedule,
-                       options.lr));
-  log.plan(ddp);
+  log.start({.data = data.note,
+             .parameters = nn::count_parameters(*model),
+             .threads = num_threads(),
+             .steps = steps,
+             .global_batch = global_batch},
+            ddp);
 
   const auto evaluate_now = [&](std::int64_t epoch) {
     ddp.broadcast_buffers();

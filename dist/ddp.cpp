@@ -62,7 +62,8 @@ class Ddp::Impl final : public BackwardObserver {
     std::vector<nn::NamedParameter> trainable;
     for (const auto& p : all) (p.variable.requires_grad() ? trainable : frozen).push_back(p);
     BRIGADE_CHECK(!trainable.empty(), "ddp: all parameters are frozen");
-    for (const auto& p : trainable) infos.push_back({p.name, p.variable.value().bytes(), p.variable.dtype(), p.variable.dims()});
+    for (const auto& p : trainable)
+      infos.push_back({p.name, p.variable.value().bytes(), p.variable.dtype(), p.variable.dims()});
     make_sync = chosen.make;
     plan = chosen.plan(infos, options.plan);
     check_plan(plan, infos);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // dist/grad_sync.h - when gradients travel: the interface of strategies and their name table.
-// A strategy is one file in dist/strategies/ and one line in its table.cpp; --help, the error
+// A strategy is a line in dist/strategies/table.cpp: a class of that folder and a maker of plans; --help, the error
 // "unknown strategy" and the theorem tests come from that table. Read before: dist/bucket_reducer.h.
 // Read next: dist/strategies/, dist/ddp.h.
 #pragma once

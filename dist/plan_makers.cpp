@@ -19,7 +19,9 @@ namespace {
 using Parameters = std::span<const ParameterInfo>;
 
 // Parameter by index.
-const ParameterInfo& info(Parameters parameters, int index) { return parameters[static_cast<std::size_t>(index)]; }
+const ParameterInfo& info(Parameters parameters, int index) {
+  return parameters[static_cast<std::size_t>(index)];
+}
 
 // Cuts `order` wherever `closes(plan so far, next parameter)` says so, and where the dtype changes.
 template <class Closes>
@@ -96,7 +98,9 @@ BucketPlan fill_like_torch(Parameters parameters, std::vector<int> order, double
 BucketPlan by_size(Parameters parameters, const PlanOptions& options) {
   return plan_by_size(parameters, make_order(options.order, parameters), options.caps);
 }
-BucketPlan torch(Parameters parameters, const PlanOptions& options) { return plan_torch(parameters, options.caps.bytes); }
+BucketPlan torch(Parameters parameters, const PlanOptions& options) {
+  return plan_torch(parameters, options.caps.bytes);
+}
 BucketPlan torch_rebuilt(Parameters parameters, const PlanOptions& options) {
   return plan_torch_rebuilt(parameters, options.caps.bytes);
 }
@@ -111,14 +115,16 @@ constexpr std::array kRules{
 }  // namespace
 
 double cap_from_mib(std::string_view flag, double mebibytes) {
-  BRIGADE_CHECK(!std::isnan(mebibytes) && mebibytes > 0, flag, ": must be a positive number of MiB; got ", mebibytes);
+  BRIGADE_CHECK(!std::isnan(mebibytes) && mebibytes > 0, flag, ": must be a positive number of MiB; got ",
+                mebibytes);
   return mebibytes * kMiB;
 }
 
 std::vector<int> make_order(std::string_view name, Parameters parameters) {
   const std::size_t colon = std::min(name.find(':'), name.size());
   const Order& order = choose("order", name.substr(0, colon), kOrders);
-  BRIGADE_CHECK(colon == name.size() || order.name == "random", "order ", order.name, ": takes no argument; got \"", name, "\"");
+  BRIGADE_CHECK(colon == name.size() || order.name == "random", "order ", order.name,
+                ": takes no argument; got \"", name, "\"");
   return order.make(parameters, name.substr(std::min(colon + 1, name.size())));
 }
 
@@ -130,26 +136,34 @@ BucketPlan plan_by_size(Parameters parameters, std::vector<int> order, const Buc
   std::size_t tail = order.size();
   if (std::isfinite(caps.last_bytes)) {
     double bytes = 0;
-    while (tail > 0 && (bytes += static_cast<double>(info(parameters, order[tail - 1]).bytes)) <= caps.last_bytes) --tail;
-    if (tail == order.size() && tail > 0) --tail;  // Never split: an oversize parameter is the last bucket alone.
+    while (tail > 0 &&
+           (bytes += static_cast<double>(info(parameters, order[tail - 1]).bytes)) <= caps.last_bytes)
+      --tail;
+    if (tail == order.size() && tail > 0)
+      --tail;  // Never split: an oversize parameter is the last bucket alone.
   }
-  std::string rule = fmt::format("size cap {:.4g} MiB, first {:.4g} MiB", caps.bytes / kMiB, caps.first_bytes / kMiB);
+  std::string rule =
+      fmt::format("size cap {:.4g} MiB, first {:.4g} MiB", caps.bytes / kMiB, caps.first_bytes / kMiB);
   if (std::isfinite(caps.last_bytes)) rule += fmt::format(", last {:.4g} MiB", caps.last_bytes / kMiB);
-  return cut(std::move(rule), parameters, std::move(order), [&](const BucketPlan& plan, const ParameterInfo& next) {
-    const auto position = static_cast<std::size_t>(plan.buckets.back().range.end);
-    if (position >= tail) return position == tail;
-    const double cap = plan.buckets.size() == 1 ? caps.first_bytes : caps.bytes;
-    return static_cast<double>(plan.buckets.back().bytes + next.bytes) > cap;
-  });
+  return cut(std::move(rule), parameters, std::move(order),
+             [&](const BucketPlan& plan, const ParameterInfo& next) {
+               const auto position = static_cast<std::size_t>(plan.buckets.back().range.end);
+               if (position >= tail) return position == tail;
+               const double cap = plan.buckets.size() == 1 ? caps.first_bytes : caps.bytes;
+               return static_cast<double>(plan.buckets.back().bytes + next.bytes) > cap;
+             });
 }
 
 BucketPlan plan_torch(Parameters parameters, double cap_bytes) {
   const BucketPlan filled = fill_like_torch(parameters, forward(parameters, {}), cap_bytes);
-  // Launched from the last bucket to the first; inside a bucket the order does not matter, so the flat order is the reverse.
+  // Launched from the last bucket to the first; inside a bucket the order does not matter, so that the flat order is
+  // simply the reverse.
   std::vector<std::int32_t> ends;
   const int count = static_cast<int>(parameters.size());
-  for (auto bucket = filled.buckets.rbegin(); bucket != filled.buckets.rend(); ++bucket) ends.push_back(count - bucket->range.begin);
-  return plan_from_ends(parameters, reverse(parameters, {}), ends, fmt::format("torch, cap {:.4g} MiB", cap_bytes / kMiB));
+  for (auto bucket = filled.buckets.rbegin(); bucket != filled.buckets.rend(); ++bucket)
+    ends.push_back(count - bucket->range.begin);
+  return plan_from_ends(parameters, reverse(parameters, {}), ends,
+                        fmt::format("torch, cap {:.4g} MiB", cap_bytes / kMiB));
 }
 
 BucketPlan plan_torch_rebuilt(Parameters parameters, double cap_bytes) {
@@ -159,11 +173,13 @@ BucketPlan plan_torch_rebuilt(Parameters parameters, double cap_bytes) {
 }
 
 BucketPlan plan_per_parameter(Parameters parameters, std::vector<int> order) {
-  return cut("one parameter a bucket", parameters, std::move(order), [](const BucketPlan&, const ParameterInfo&) { return true; });
+  return cut("one parameter a bucket", parameters, std::move(order),
+             [](const BucketPlan&, const ParameterInfo&) { return true; });
 }
 
 BucketPlan plan_flat(Parameters parameters, std::vector<int> order) {
-  return cut("everything in one bucket", parameters, std::move(order), [](const BucketPlan&, const ParameterInfo&) { return false; });
+  return cut("everything in one bucket", parameters, std::move(order),
+             [](const BucketPlan&, const ParameterInfo&) { return false; });
 }
 
 std::span<const PlanRule> plan_rules() { return kRules; }

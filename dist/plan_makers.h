@@ -44,7 +44,8 @@ std::vector<int> make_order(std::string_view name, std::span<const ParameterInfo
 std::vector<std::string_view> order_names();
 
 // Makers of plans.
-BucketPlan plan_by_size(std::span<const ParameterInfo> parameters, std::vector<int> order, const BucketCaps& caps);
+BucketPlan plan_by_size(std::span<const ParameterInfo> parameters, std::vector<int> order,
+                        const BucketCaps& caps);
 /// PyTorch's rule (reducer.cpp, compute_bucket_assignment_by_size): a bucket closes when it has *reached* its cap.
 /// First-step plan: buckets are filled in forward order, 1 MiB then `cap` bytes, and launched in reverse.
 BucketPlan plan_torch(std::span<const ParameterInfo> parameters, double cap_bytes);

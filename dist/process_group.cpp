@@ -146,19 +146,23 @@ void ProcessGroup::abort(const std::string& reason) noexcept { state_->abort(rea
 
 // One call on the communication stream. The closure holds everything it uses: with MPI the group may be gone
 // while a call is stuck.
-Work ProcessGroup::enqueue(std::string what, Run run, RunIf condition) {
+Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition) {
   BRIGADE_CHECK(!state_->closed(), what, ": the group is closed");
   auto work = std::make_shared<Work::State>();
   work->group = state_;
   work->what = std::move(what);
   work->times.launch = Clock::now();
-  stream_->submit([work, run = std::move(run), condition] {
+  stream_->submit([work, run = std::move(run), meet = std::move(meet), condition] {
     GroupState& group = *work->group;
     work->times.start = Clock::now();
     try {
       const auto failure = group.failure();
       if (failure && condition == RunIf::healthy)
         throw CommError(str("not run; an earlier failure: ", *failure));
+      if (meet) {
+        meet(*group.transport);
+        work->times.start = Clock::now();  // Waiting for a late rank is no communication.
+      }
       run(*group.transport);
     } catch (const std::exception& e) {
       const std::string reason = str(group.who, ": ", work->what, ": ", e.what());
@@ -185,9 +189,8 @@ Work ProcessGroup::collective(const char* operation, const Tensor* shown, Reduce
   record.root = root;
   std::string what = str(record.text(), ", sequence ", record.sequence, label.empty() ? "" : ", ", label);
   if (!options_.check_calls || size_ == 1) return enqueue(std::move(what), std::move(run));
-  return enqueue(std::move(what), [record, group = state_.get(), run = std::move(run)](Transport& transport) {
+  return enqueue(std::move(what), std::move(run), [record, group = state_.get()](Transport& transport) {
     compare_calls(transport, *group, record);
-    run(transport);
   });
 }
 
@@ -340,7 +343,7 @@ void ProcessGroup::close() {
     if (check && !group->failure()) compare_calls(transport, *group, record);
     transport.close();
   };
-  enqueue(str("close, sequence ", record.sequence), run, RunIf::always).wait();
+  enqueue(str("close, sequence ", record.sequence), run, nullptr, RunIf::always).wait();
   state_->mark_closed();
 }
 

@@ -94,7 +94,8 @@ class ProcessGroup {
   enum class RunIf { healthy, always };
   Work collective(const char* operation, const Tensor* shown, Reduce op, int root, std::string label,
                   Run run);
-  Work enqueue(std::string what, Run run, RunIf condition = RunIf::healthy);
+  /// `meet` runs before `run`; the call's time on the wire starts between them.
+  Work enqueue(std::string what, Run run, Run meet = nullptr, RunIf condition = RunIf::healthy);
   void check_rank(const char* operation, const char* what, int rank) const;
 
   GroupOptions options_;

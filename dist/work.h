@@ -20,7 +20,9 @@ class CommError : public Error {
 
 /// When a collective was queued, began and ended on the communication stream.
 struct WorkTimes {
-  Clock::time_point launch, start, end;
+  Clock::time_point launch;  ///< Queued.
+  Clock::time_point start;   ///< Begun. With GroupOptions::check_calls: all ranks have arrived.
+  Clock::time_point end;
 };
 
 /// A collective under way; a cheap shared handle. A default-constructed one is complete.

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 namespace brigade::apps {
 namespace {
@@ -28,21 +29,17 @@ void check_can_save(const fs::path& path) {
 }  // namespace
 
 RunLog::RunLog(const TrainOptions& options, int rank)
-    : speaks_(rank == 0),
-      per_step_(!options.quiet),
-      print_plan_(options.print_plan),
-      directory_(options.out) {
+    : options_(options), speaks_(rank == 0), directory_(options.out) {
   if (!speaks_) return;
-  if (!options.out.empty()) open(options);
+  if (!options.out.empty()) open();
   // After open(): the place may be the directory of --out.
   if (!options.save.empty()) check_can_save(options.save);
 }
 
-void RunLog::open(const TrainOptions& options) {
+void RunLog::open() {
   std::error_code error;
   fs::create_directories(directory_, error);
   BRIGADE_CHECK(!error, "--out: cannot create ", directory_.string(), "; ", error.message());
-  write("config.json", options.to_json());
   const std::string path = directory_ / "metrics.jsonl";
   metrics_.reset(std::fopen(path.c_str(), "w"));
   BRIGADE_CHECK(metrics_ != nullptr, "--out: cannot write ", path, "; ", std::strerror(errno));
@@ -62,10 +59,30 @@ void RunLog::line(const std::string& text) {
   std::fflush(stdout);
 }
 
-void RunLog::plan(const dist::Ddp& ddp) {
+void RunLog::start(const RunFacts& facts, const dist::Ddp& ddp) {
   if (!speaks_) return;
-  if (print_plan_) line(dist::plan_table(ddp.plan(), ddp.parameter_infos()));
-  if (metrics_) write("bucket_plan.json", dist::plan_to_json(ddp.plan(), ddp.parameter_infos()));
+  const dist::ProcessGroup& group = ddp.group();
+  const std::size_t buckets = ddp.plan().buckets.size();
+  const auto s = [](auto count) { return count == 1 ? "" : "s"; };
+  line(facts.data);
+  line(fmt::format("{} ({} parameters, {}), {} rank{} x {} thread{} ({}), sync {}, {} bucket{}",
+                   options_.model, facts.parameters, name(options_.precision), group.size(), s(group.size()),
+                   facts.threads, s(facts.threads), group.backend(), options_.sync, buckets, s(buckets)));
+  line(fmt::format("batch {} a rank, {} in all; {} step{}; {} with {} learning rate, peak {}",
+                   options_.batch_size, facts.global_batch, facts.steps, s(facts.steps), options_.optimizer,
+                   options_.schedule, options_.lr));
+  if (options_.print_plan) line(dist::plan_table(ddp.plan(), ddp.parameter_infos()));
+  if (!metrics_) return;
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(options_.to_json());
+  config["run"] = {{"ranks", group.size()},
+                   {"backend", group.backend()},
+                   {"threads", facts.threads},
+                   {"data", facts.data},
+                   {"parameters", facts.parameters},
+                   {"steps", facts.steps},
+                   {"global_batch", facts.global_batch}};
+  write("config.json", config.dump(1) + "\n");
+  write("bucket_plan.json", dist::plan_to_json(ddp.plan(), ddp.parameter_infos()));
 }
 
 void RunLog::step(const StepReport& r, const dist::StepRecord& sync) {
@@ -73,18 +90,20 @@ void RunLog::step(const StepReport& r, const dist::StepRecord& sync) {
   const double rate = 1000.0 * static_cast<double>(r.images) / r.step_ms;
   const double comm_ms = dist::milliseconds(sync.communication()),
                hidden_ms = dist::milliseconds(sync.hidden());
+  const double hidden_percent = comm_ms > 0 ? 100 * hidden_ms / comm_ms : 0;
   if (metrics_) {
     // Flushed line by line: a killed run leaves whole lines.
-    fmt::print(metrics_.get(),
-               "{{\"step\": {}, \"epoch\": {}, \"loss\": {:.9g}, \"lr\": {:.6g}, \"step_ms\": {:.3f}, "
-               "\"images_per_s\": {:.2f}, "
-               "\"comm_ms\": {:.3f}, \"hidden_ms\": {:.3f}}}\n",
-               r.step, r.epoch, r.loss, r.lr, r.step_ms, rate, comm_ms, hidden_ms);
+    fmt::print(
+        metrics_.get(),
+        "{{\"step\": {}, \"epoch\": {}, \"loss\": {:.9g}, \"lr\": {:.6g}, \"step_ms\": {:.3f}, "
+        "\"images_per_s\": {:.2f}, "
+        "\"comm_ms\": {:.3f}, \"hidden_ms\": {:.3f}, \"exposed_ms\": {:.3f}, \"overlap_pct\": {:.1f}}}\n",
+        r.step, r.epoch, r.loss, r.lr, r.step_ms, rate, comm_ms, hidden_ms, comm_ms - hidden_ms,
+        hidden_percent);
     BRIGADE_CHECK(std::fflush(metrics_.get()) == 0, "--out: cannot write metrics.jsonl; ",
                   std::strerror(errno));
   }
-  if (!per_step_) return;
-  const double hidden_percent = comm_ms > 0 ? 100 * hidden_ms / comm_ms : 0;
+  if (options_.quiet) return;
   line(
       fmt::format("step {:>5}/{}  epoch {:>3}  loss {:.4f}  lr {:.5f}  {:8.1f} ms  {:7.1f} images/s  comm "
                   "{:6.1f} ms, {:3.0f} % hidden",

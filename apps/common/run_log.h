@@ -31,28 +31,39 @@ struct EvaluationReport {
   double seconds = 0;
 };
 
+/// What a run turned out to be, once ranks and data are known.
+struct RunFacts {
+  std::string data;  ///< Where the images come from.
+  std::int64_t parameters = 0;
+  int threads = 1;  ///< Compute threads per rank.
+  std::int64_t steps = 0;
+  std::int64_t global_batch = 0;  ///< Images of all ranks per optimizer step.
+};
+
 class RunLog {
  public:
-  /// Rank 0 creates the directory and writes config.json, and sees that --save will find a place when training
-  /// is over. Throws Error naming the path if not.
+  /// Rank 0 creates the directory and sees that --save will find a place when training is over. Throws Error naming
+  /// the path if not. `options` must outlive the log.
   RunLog(const TrainOptions& options, int rank);
+
+  /// The banner, config.json and the bucket plan (bucket_plan.json; with --print-plan on the screen as well).
+  void start(const RunFacts& facts, const dist::Ddp& ddp);
 
   /// A line for people, on rank 0.
   void line(const std::string& text);
-  /// The bucket plan: bucket_plan.json in the directory, and on the screen with --print-plan.
-  void plan(const dist::Ddp& ddp);
   /// A line of metrics.jsonl and, unless quiet, one on the screen.
   void step(const StepReport& report, const dist::StepRecord& sync);
   void evaluation(const EvaluationReport& report);
 
  private:
-  void open(const TrainOptions& options);
+  void open();
   void write(const std::string& name, const std::string& text);
 
   struct CloseFile {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
-  bool speaks_, per_step_, print_plan_;
+  const TrainOptions& options_;
+  bool speaks_;
   std::filesystem::path directory_;
   std::unique_ptr<std::FILE, CloseFile> metrics_;
 };

@@ -22,6 +22,23 @@ CLI::IsMember one_of(const Names& names) {
   return CLI::IsMember(std::vector<std::string>(names.begin(), names.end()));
 }
 
+// CLI11's own checks name the largest double in digits.
+CLI::Validator bounded(const char* name, const char* rule, bool (*holds)(double)) {
+  return {[rule, holds](std::string& text) {
+            double value = 0;
+            return CLI::detail::lexical_cast(text, value) && holds(value)
+                       ? std::string()
+                       : str("must be ", rule, "; got ", text);
+          },
+          name};
+}
+CLI::Validator positive() {
+  return bounded("POSITIVE", "a positive number", [](double value) { return value > 0; });
+}
+CLI::Validator not_negative() {
+  return bounded("NONNEGATIVE", "a number of at least 0", [](double value) { return value >= 0; });
+}
+
 // A line a choice, under `what`.
 template <class Table>
 std::string table_help(std::string_view what, const Table& table) {
@@ -53,15 +70,15 @@ void add_data(CLI::App& app, Raw& raw) {
                   "Accept data files with fewer records than the official ones");
   group->add_flag("--cifar100", o.cifar100, "The data set is CIFAR-100 (binary version)");
   group->add_option("--limit-train", o.limit_train, "Use only the first N training images")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->type_name("N");
   group->add_option("--limit-test", o.limit_test, "Use only the first N test images")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->type_name("N");
   group->add_flag("--no-augment", raw.no_augment, "No random crop and flip");
   group->add_flag("--no-shuffle", raw.no_shuffle, "Images in file order, in every epoch");
   group->add_option("--noise-std", o.noise_std, "Gaussian noise added to normalised pixels")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   group
       ->add_option("--cutout", o.cutout, "Side of a random square set to the mean colour, in pixels; 0: none")
       ->check(CLI::Range(0, 32));
@@ -92,17 +109,17 @@ void add_optimisation(CLI::App& app, Raw& raw) {
   TrainOptions& o = raw.options;
   const auto group = app.add_option_group("Optimisation");
   group->add_option("--epochs", o.epochs, "Passes over the training set")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   group->add_option("--steps", o.steps, "Optimizer steps instead of --epochs; the schedule ends there too")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   group
       ->add_option("--batch-size", o.batch_size,
                    "Images per rank and backward; the global batch is ranks x accumulate times this")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   group->add_option("--accumulate", o.accumulate, "Backwards per optimizer step, synchronised once")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   group->add_option("--optimizer", o.optimizer, "Update rule")
       ->check(one_of(optim::optimizer_names()))
@@ -111,13 +128,13 @@ void add_optimisation(CLI::App& app, Raw& raw) {
       ->check(one_of(optim::schedule_names()))
       ->capture_default_str();
   group->add_option("--lr", o.lr, "Peak learning rate, for the global batch; not scaled for you")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   group->add_option("--momentum", o.momentum, "Of SGD and LARS")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   group->add_option("--weight-decay", o.weight_decay, "On all parameters")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
   group->add_flag("--no-norm-decay", raw.no_norm_decay, "No weight decay on norm parameters and biases");
   group->add_flag("--nesterov", o.nesterov, "Nesterov momentum (SGD)");
@@ -125,11 +142,11 @@ void add_optimisation(CLI::App& app, Raw& raw) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   group->add_option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: off")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   group->add_option("--ema", o.ema, "Evaluate an average of parameters with this decay; 0: off")
       ->check(CLI::Range(0.0, 1.0));
   group->add_option("--seed", o.seed, "Of initial weights, order and augmentation")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
 }
 
@@ -137,7 +154,7 @@ void add_ranks(CLI::App& app, Raw& raw) {
   TrainOptions& o = raw.options;
   const auto group = app.add_option_group("Ranks");
   group->add_option("--ranks", o.ranks, "Ranks as threads of this process; under mpirun the launcher decides")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   group->add_option("--backend", o.backend, "How ranks talk: mpi under mpirun, else threads")
       ->check(one_of(dist::backend_names()))
@@ -149,7 +166,7 @@ void add_ranks(CLI::App& app, Raw& raw) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
   group->add_option("--threads", o.threads, "Compute threads per rank; default: cores / ranks on this host")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   group->add_option("--sync", o.sync, table_help("When gradients travel:", dist::strategies()))
       ->check(one_of(names(dist::strategies())))
       ->capture_default_str();
@@ -161,16 +178,17 @@ void add_ranks(CLI::App& app, Raw& raw) {
       ->check(one_of(names(dist::plan_rules())))
       ->capture_default_str();
   group
-      ->add_option("--bucket-order", o.bucket_order,
-                   "Order in flat memory and of launching: reverse, forward, memory (largest first), norm_first or "
-                   "random:SEED")
+      ->add_option(
+          "--bucket-order", o.bucket_order,
+          "Order in flat memory and of launching: reverse, forward, memory (largest first), norm_first or "
+          "random:SEED")
       ->capture_default_str();
   group->add_option("--last-bucket-mb", o.last_bucket_mb,
                     "Cap of the bucket that is sent last, in MiB; default: none of its own");
   group->add_flag("--find-unused", o.find_unused,
                   "Parameters without part in the loss count as zero instead of being an error");
   group->add_option("--timeout", o.timeout, "Seconds to wait for a peer before giving up")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   const auto net =
       group->add_option("--net", o.net, "Model a network: bandwidth and latency of a link, like 1gbit,50us")
@@ -194,7 +212,7 @@ void add_output(CLI::App& app, Raw& raw) {
       ->type_name("DIR");
   group
       ->add_option("--eval-every", o.eval_every, "Evaluate every N epochs and at the end; 0: at the end only")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
   group->add_flag("--print-plan", o.print_plan, "Print the bucket plan");
   group->add_flag("-q,--quiet", o.quiet, "No line per step");

@@ -91,7 +91,7 @@ class Files(ProgramTest):
     def test_config_is_json_and_holds_the_flags(self):
         config = self.train("--steps=3", "--nesterov", "--no-norm-decay", "--seed=7", "--sync=naive").config
         for key, value in {"model": "mlp", "synthetic": 64, "steps": 3, "batch_size": 8, "nesterov": True, "lr": 0.01,
-                           "norm_decay": False, "seed": 7, "sync": "naive", "ranks": 1, "precision": "f32"}.items():
+                           "norm_decay": False, "seed": 7, "sync": "naive", "precision": "f32"}.items():
             self.assertEqual(config[key], value, key)
         for flag in FLAGS:
             if flag not in ("--no-norm-decay", "--no-augment", "--no-shuffle", "--out", "--quiet"):

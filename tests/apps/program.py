@@ -22,7 +22,8 @@ SKIPPED = 4  # What CTest takes for "skipped", as with the Catch2 tests.
 TINY = ("--model=mlp", "--synthetic=64", "--batch-size=8", "--threads=1", "--lr=0.01", "--limit-test=10")
 # No randomness in what is trained on, so that worlds of different sizes see the same global batches.
 IN_ORDER = ("--no-shuffle", "--no-augment")
-STEP_KEYS = ["step", "epoch", "loss", "lr", "step_ms", "images_per_s", "comm_ms", "hidden_ms"]
+STEP_KEYS = ["step", "epoch", "loss", "lr", "step_ms", "images_per_s", "comm_ms", "hidden_ms",
+             "exposed_ms", "overlap_pct"]
 EVALUATION_KEYS = ["epoch", "test_loss", "test_accuracy"]
 
 settings = argparse.Namespace(bin=ROOT / "build" / "bin", mpi="OFF")

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // tests/dist/bucket_plan_test.cpp - plans as data: caps, coverage, text and JSON (case A06).
-#include "dist/plan_makers.h"
-
 #include <cmath>
 #include <limits>
 
+#include "dist/plan_makers.h"
 #include "tests/support/test.h"
 
 using namespace brigade;
@@ -53,14 +52,18 @@ TEST_CASE("caps that are not positive numbers are refused by the name of their f
   const double bad = GENERATE(0.0, -1.0, std::nan(""), -std::numeric_limits<double>::infinity());
   REQUIRE_THROWS_WITH(cap_from_mib("--bucket-mb", bad),
                       ContainsSubstring("--bucket-mb: must be a positive number"));
-  REQUIRE_THROWS_WITH(plan_by_size(kModel, reverse_order(kModel), {.bytes = bad, .first_bytes = 1}), ContainsSubstring("positive"));
-  REQUIRE_THROWS_WITH(plan_by_size(kModel, reverse_order(kModel), {.bytes = 1, .first_bytes = bad}), ContainsSubstring("positive"));
+  REQUIRE_THROWS_WITH(plan_by_size(kModel, reverse_order(kModel), {.bytes = bad, .first_bytes = 1}),
+                      ContainsSubstring("positive"));
+  REQUIRE_THROWS_WITH(plan_by_size(kModel, reverse_order(kModel), {.bytes = 1, .first_bytes = bad}),
+                      ContainsSubstring("positive"));
 }
 
 TEST_CASE("a bucket never mixes dtypes", "[dist][plan]") {
   auto model = kModel;
   model[2].dtype = DType::f64;
-  for (const BucketPlan& plan : {plan_flat(model, reverse_order(model)), plan_by_size(model, reverse_order(model), {.bytes = 1e9, .first_bytes = 1e9})}) {
+  for (const BucketPlan& plan :
+       {plan_flat(model, reverse_order(model)),
+        plan_by_size(model, reverse_order(model), {.bytes = 1e9, .first_bytes = 1e9})}) {
     REQUIRE(plan.buckets.size() == 3);
     REQUIRE(plan.buckets[1].dtype == DType::f64);
     check_plan(plan, model);
@@ -69,7 +72,8 @@ TEST_CASE("a bucket never mixes dtypes", "[dist][plan]") {
 
 TEST_CASE("flat is one bucket and per-parameter has one each", "[dist][plan]") {
   REQUIRE(sizes(plan_flat(kModel, reverse_order(kModel))) == std::vector<std::int64_t>{2500});
-  REQUIRE(sizes(plan_per_parameter(kModel, reverse_order(kModel))) == std::vector<std::int64_t>{20, 2000, 40, 40, 400});
+  REQUIRE(sizes(plan_per_parameter(kModel, reverse_order(kModel))) ==
+          std::vector<std::int64_t>{20, 2000, 40, 40, 400});
 }
 
 TEST_CASE("a zero-element parameter rides along", "[dist][plan]") {

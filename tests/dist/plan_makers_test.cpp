@@ -19,14 +19,16 @@ const std::vector<ParameterInfo> kToy{{"conv.weight", 400, DType::f32, 4},
 std::vector<ParameterInfo> resnet18() {
   const auto model = models::make_model("resnet18");
   std::vector<ParameterInfo> out;
-  for (const auto& p : model->named_parameters()) out.push_back({p.name, p.variable.value().bytes(), p.variable.dtype(), p.variable.dims()});
+  for (const auto& p : model->named_parameters())
+    out.push_back({p.name, p.variable.value().bytes(), p.variable.dtype(), p.variable.dims()});
   return out;
 }
 
 // In MiB with two decimals, in launch order.
 std::vector<int> hundredths_of_mib(const BucketPlan& plan) {
   std::vector<int> out;
-  for (const BucketSpec& bucket : plan.buckets) out.push_back(static_cast<int>(100 * static_cast<double>(bucket.bytes) / kMiB + 0.5));
+  for (const BucketSpec& bucket : plan.buckets)
+    out.push_back(static_cast<int>(100 * static_cast<double>(bucket.bytes) / kMiB + 0.5));
   return out;
 }
 
@@ -42,15 +44,21 @@ TEST_CASE("orders are what their names say", "[dist][plan]") {
 }
 
 TEST_CASE("an unknown order or rule lists the choices", "[dist][plan][error]") {
-  REQUIRE_THROWS_WITH(make_order("backward", kToy), ContainsSubstring("choose from reverse, forward, memory, norm_first, random"));
+  REQUIRE_THROWS_WITH(make_order("backward", kToy),
+                      ContainsSubstring("choose from reverse, forward, memory, norm_first, random"));
   REQUIRE_THROWS_WITH(make_order("random", kToy), ContainsSubstring("needs a seed"));
   REQUIRE_THROWS_WITH(make_order("random:x", kToy), ContainsSubstring("needs a seed"));
   REQUIRE_THROWS_WITH(make_order("memory:1", kToy), ContainsSubstring("takes no argument"));
-  REQUIRE_THROWS_WITH(plan_rule("pytorch"), ContainsSubstring("choose from size, auto, torch, torch_rebuilt"));
+  REQUIRE_THROWS_WITH(plan_rule("pytorch"),
+                      ContainsSubstring("choose from size, auto, torch, torch_rebuilt"));
 }
 
-TEST_CASE("the last bucket has a cap of its own, and an oversize last parameter stands alone", "[dist][plan]") {
-  const auto plan = [](double last) { return plan_by_size(kToy, make_order("reverse", kToy), {.bytes = 1e9, .first_bytes = 1e9, .last_bytes = last}); };
+TEST_CASE("the last bucket has a cap of its own, and an oversize last parameter stands alone",
+          "[dist][plan]") {
+  const auto plan = [](double last) {
+    return plan_by_size(kToy, make_order("reverse", kToy),
+                        {.bytes = 1e9, .first_bytes = 1e9, .last_bytes = last});
+  };
   REQUIRE(plan(450).buckets.size() == 2);
   REQUIRE(plan(450).buckets[1].bytes == 440);
   REQUIRE(plan(10).buckets[1].bytes == 400);
@@ -61,7 +69,8 @@ TEST_CASE("the last bucket has a cap of its own, and an oversize last parameter 
 TEST_CASE("PyTorch's rules cut ResNet-18 as PyTorch does", "[dist][plan]") {
   const auto parameters = resnet18();
   // Measured with torch 1.13 (bucket sizes of its DDP logger): 9.03, 32.18, 1.42 MiB, then 9.02, 25.27, 8.33.
-  const BucketPlan first = plan_torch(parameters, 25 * kMiB), rebuilt = plan_torch_rebuilt(parameters, 25 * kMiB);
+  const BucketPlan first = plan_torch(parameters, 25 * kMiB),
+                   rebuilt = plan_torch_rebuilt(parameters, 25 * kMiB);
   check_plan(first, parameters);
   check_plan(rebuilt, parameters);
   REQUIRE(hundredths_of_mib(first) == std::vector<int>{903, 3218, 142});

@@ -84,10 +84,12 @@ TEST_CASE("in the model the planner is never worse than a size cap", "[dist][pla
                              .finish_s;
     for (double cap = 100; cap < 1e9; cap *= 3)
       for (const double first : {cap, cap / 10})
-        REQUIRE(found <= predict(plan_by_size(scene.parameters, scene.order, {.bytes = cap, .first_bytes = first}).buckets,
-                                 scene.ready, scene.cost)
-                                 .finish_s *
-                             (1 + 1e-12));
+        REQUIRE(
+            found <=
+            predict(plan_by_size(scene.parameters, scene.order, {.bytes = cap, .first_bytes = first}).buckets,
+                    scene.ready, scene.cost)
+                    .finish_s *
+                (1 + 1e-12));
   }
 }
 

@@ -68,15 +68,16 @@ std::vector<DdpOptions> all_options() {
   for (const double cap : {1.0, 500.0, 2100.0, 1e9})
     out.push_back({.strategy = "bucketed", .plan = {.caps = {.bytes = cap, .first_bytes = cap / 2 + 0.5}}});
   for (const char* order : {"forward", "memory", "norm_first", "random:3"})
-    out.push_back({.strategy = "bucketed", .plan = {.order = order, .caps = {.bytes = 700, .first_bytes = 100}}});
+    out.push_back(
+        {.strategy = "bucketed", .plan = {.order = order, .caps = {.bytes = 700, .first_bytes = 100}}});
   for (const char* rule : {"torch", "torch_rebuilt", "auto"})
     out.push_back({.strategy = "bucketed", .plan = {.rule = rule, .caps = {.bytes = 700}}});
   return out;
 }
 
 std::string describe(const Subject& subject, const DdpOptions& options, const ProcessGroup& group) {
-  return str(subject.name, ", ", options.strategy, ", plan ", options.plan.rule, ", order ", options.plan.order, ", cap ", options.plan.caps.bytes, ", ", group.size(),
-             " ranks");
+  return str(subject.name, ", ", options.strategy, ", plan ", options.plan.rule, ", order ",
+             options.plan.order, ", cap ", options.plan.caps.bytes, ", ", group.size(), " ranks");
 }
 
 }  // namespace
