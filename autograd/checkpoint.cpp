@@ -49,10 +49,13 @@ Variable checkpoint(const std::function<Variable(const Variable&)>& segment, con
     inputs.insert(inputs.end(), collector.variables().begin(), collector.variables().end());
   }
   const std::vector<Variable> outside(inputs.begin() + 1, inputs.end());
+  std::vector<SavedTensor> saved_outside;  // The second run must see the same values.
+  for (const Variable& variable : outside) saved_outside.emplace_back(variable.value());
   const bool x_wanted = x.requires_grad();
   return record("checkpoint", y, inputs,
-                [segment, outside, generator, x_wanted, saved = SavedTensor(x.value())](const Tensor& dy,
-                                                                                        Gradients& out) {
+                [segment, outside, saved_outside, generator, x_wanted, saved = SavedTensor(x.value())](
+                    const Tensor& dy, Gradients& out) {
+                  for (const SavedTensor& variable : saved_outside) static_cast<void>(out.load(variable));
                   Variable input(out.load(saved));
                   input.set_requires_grad(x_wanted);
                   Variable again;

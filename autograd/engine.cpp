@@ -41,11 +41,6 @@ struct Pending {
   }
 };
 
-struct LeafState {
-  int missing = 0;
-  bool lent = false;  // Its bound memory was handed to a closure as destination.
-};
-
 // Runs tensor hooks on one contribution.
 void apply_hooks(HookList<Tensor(const Tensor&)>& hooks, Tensor& contribution, std::string_view where) {
   if (hooks.empty()) return;
@@ -161,7 +156,7 @@ class BackwardTask {
     if (!edge.leaf) return;
     auto [at, is_new] = leaves_.try_emplace(edge.leaf.get());
     if (is_new) reached_.push_back(Variable(edge.leaf));
-    ++at->second.missing;
+    ++at->second;
   }
 
   bool wanted(const Edge& edge) const {
@@ -202,7 +197,7 @@ class BackwardTask {
       }
       reached[index].push_back(leaf);
     }
-    const int label = root_.is_leaf() ? 0 : root_.impl()->node->label;
+    const std::uint64_t label = root_.is_leaf() ? 0 : root_.impl()->node->label;
     for (std::size_t i = 0; i < observers_.size(); ++i) observers_[i]->before_backward(reached[i], label);
   }
 
@@ -242,7 +237,7 @@ class BackwardTask {
           adoptable ? std::move(contribution) : ops::clone(contribution, leaf->value.memory_format());
     }
     leaf->grad_present = true;
-    if (--leaves_.at(leaf.get()).missing > 0) return;
+    if (--leaves_.at(leaf.get()) > 0) return;
     Variable variable(leaf);
     leaf->post_accumulate_hooks.fire([&](const auto& hook) { hook(variable); });
     if (const auto observer = leaf->observer.lock()) observer->grad_ready(variable);
@@ -257,8 +252,8 @@ class BackwardTask {
   Variable root_;
   Tensor gradient_;
   std::unordered_map<const Node*, Pending> nodes_;
-  std::unordered_map<Variable::Impl*, LeafState> leaves_;
-  std::vector<Variable> reached_;  // Leaves in order of discovery.
+  std::unordered_map<Variable::Impl*, int> leaves_;  // Contributions missing.
+  std::vector<Variable> reached_;                    // Leaves in order of discovery.
   std::unordered_map<const Node*, Pending> captured_nodes_;
   std::unordered_map<Variable::Impl*, Pending> captured_leaves_;
   std::priority_queue<Node*, std::vector<Node*>, EarlierFirst> ready_;  // Top: the latest recorded.
@@ -277,10 +272,11 @@ class BackwardTask::Sink final : public Gradients {
   Tensor destination(int i) override {
     const auto& input = node_.inputs[static_cast<std::size_t>(i)];
     const auto& leaf = edge(i).leaf;
-    // A parameter's own memory, unless something is in it already or a hook may
-    // want to replace the contribution.
-    if (!task_.capturing_ && leaf && leaf->grad_bound && !leaf->grad_present && leaf->hooks.empty() &&
-        !std::exchange(task_.leaves_.at(leaf.get()).lent, true))
+    // A parameter's own memory, unless something is in it already, a hook may want to replace the contribution, or
+    // this operation takes the parameter twice and would add up into what it still writes.
+    const bool once = std::count_if(node_.edges.begin(), node_.edges.end(),
+                                    [&](const Edge& other) { return other.leaf == leaf; }) == 1;
+    if (!task_.capturing_ && leaf && leaf->grad_bound && !leaf->grad_present && leaf->hooks.empty() && once)
       return leaf->grad;
     return Tensor::empty(input.shape, input.dtype);
   }

@@ -2,7 +2,7 @@
 // autograd/no_grad.h - scopes that change how operations are recorded. All are per thread and nest.
 #pragma once
 
-#include <utility>
+#include <cstdint>
 
 namespace brigade {
 
@@ -28,20 +28,21 @@ class NoGrad : public GradMode {
   NoGrad() : GradMode(false) {}
 };
 
-/// A label that operations recorded in its scope carry, and that a backward reports to its observers: the
-/// label of the operation it starts from. dist/ddp.h uses it so that no_sync covers a micro-step whether it
-/// stands around the forward, the backward or both. 0 is "none".
+/// Labels are bits that operations recorded in the scope carry, and that a backward reports to its observers: those of
+/// the operation it starts from. An operation outside inherits what all its operands carry, so that scaling a loss
+/// keeps its labels. dist/ddp.h uses one so that no_sync covers a micro-step whether it stands around the forward, the
+/// backward or both. Scopes nest: their bits add up.
 class GraphLabel {
  public:
-  explicit GraphLabel(int label) : before_(std::exchange(current(), label)) {}
+  explicit GraphLabel(std::uint64_t bits) : before_(current()) { current() |= bits; }
   ~GraphLabel() { current() = before_; }
   GraphLabel(const GraphLabel&) = delete;
   GraphLabel& operator=(const GraphLabel&) = delete;
 
-  static int& current();
+  static std::uint64_t& current();
 
  private:
-  int before_;
+  std::uint64_t before_;
 };
 
 }  // namespace brigade

@@ -3,6 +3,7 @@
 #include "autograd/node.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "autograd/no_grad.h"
@@ -12,9 +13,21 @@ namespace {
 
 thread_local InputCollector* innermost_collector = nullptr;
 
+// One counter for all threads: a graph may be built on one and extended on another.
 std::uint64_t next_sequence() {
-  thread_local std::uint64_t next = 0;
-  return next++;
+  static std::atomic<std::uint64_t> next{0};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::uint64_t label_of(const std::vector<Edge>& edges) {
+  std::uint64_t inherited = ~std::uint64_t{0};
+  bool any = false;
+  for (const Edge& edge : edges) {
+    if (!edge.node) continue;
+    inherited &= edge.node->label;
+    any = true;
+  }
+  return GraphLabel::current() | (any ? inherited : 0);
 }
 
 }  // namespace
@@ -32,7 +45,7 @@ Node::Node(std::string_view op_name, std::vector<Edge> edges_to_inputs, Backward
       edges(std::move(edges_to_inputs)),
       function(std::move(backward)),
       sequence(next_sequence()),
-      label(GraphLabel::current()) {}
+      label(label_of(edges)) {}
 
 Node::~Node() { release(); }
 

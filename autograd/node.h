@@ -81,8 +81,9 @@ class Node {
   std::vector<Edge> edges;
   BackwardFunction function;              ///< Empty once freed.
   HookList<Tensor(const Tensor&)> hooks;  ///< On the result's gradient.
-  std::uint64_t sequence;  ///< Order of recording on this thread; backward runs the latest first.
-  int label;               ///< GraphLabel at recording.
+  std::uint64_t
+      sequence;  ///< Order of recording in this process: operands before users. Backward runs the latest first.
+  std::uint64_t label;  ///< GraphLabel at recording, and what all operands carry.
   struct Input {
     Shape shape;
     DType dtype;

@@ -24,9 +24,9 @@ void check_memory(std::string_view what, const Tensor& memory, const Tensor& lik
 bool grad_enabled() { return grad_enabled_here; }
 void set_grad_enabled(bool enabled) { grad_enabled_here = enabled; }
 
-int& GraphLabel::current() {
-  thread_local int label = 0;
-  return label;
+std::uint64_t& GraphLabel::current() {
+  thread_local std::uint64_t bits = 0;
+  return bits;
 }
 
 Variable::Variable(Tensor value) : impl_(std::make_shared<Impl>()) {

@@ -23,7 +23,7 @@ class BackwardObserver {
   /// Before the first gradient is computed. `reached`: the leaves attached to this observer
   /// that this backward will give a gradient, each once: unused parameters are known here, for
   /// free. `label`: see GraphLabel.
-  virtual void before_backward(std::span<const Variable> reached, int label) = 0;
+  virtual void before_backward(std::span<const Variable> reached, std::uint64_t label) = 0;
   /// The last contribution to `leaf` has been added; after its post-accumulate hooks.
   virtual void grad_ready(const Variable& leaf) = 0;
   /// All gradients are in place.

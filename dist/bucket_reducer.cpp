@@ -46,6 +46,10 @@ void BucketReducer::launch(int index) {
   bucket.work = group_->all_reduce(bucket.gradients, Reduce::mean, bucket.label);
 }
 
+void BucketReducer::drain() {
+  for (Bucket& bucket : buckets_) bucket.work.event().wait();
+}
+
 void BucketReducer::wait(int index) {
   Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
   const auto before = Clock::now();

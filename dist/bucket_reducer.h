@@ -35,6 +35,9 @@ class BucketReducer {
   void launch(int bucket);
   /// Blocks until the result of a launched bucket is in place.
   void wait(int bucket);
+  /// Blocks until no launched bucket is under way, failed or not: after a backward that an exception ended, before the
+  /// next one writes the same memory.
+  void drain();
 
   /// "bucket 2 (layer4.1.conv2.weight + 5 more)": for errors and the ledger.
   const std::string& label(int bucket) const { return buckets_[static_cast<std::size_t>(bucket)].label; }

@@ -4,16 +4,17 @@
 #include "dist/ddp.h"
 
 #include <atomic>
+#include <utility>
 
 #include "kernels/ops.h"
 
 namespace brigade::dist {
 namespace {
 
-// A label that no other Ddp of this process uses, so that no_sync of one model leaves another alone.
-int unique_label() {
-  static std::atomic<int> next{1};
-  return next++;
+// A bit of the graph label, so that no_sync of one model leaves another alone (of the 64 youngest in this process).
+std::uint64_t unique_label() {
+  static std::atomic<unsigned> next{0};
+  return std::uint64_t{1} << (next++ % 64);
 }
 
 // One line a parameter and buffer: what must agree between ranks.
@@ -100,9 +101,11 @@ class Ddp::Impl final : public BackwardObserver {
 
   // BackwardObserver
 
-  void before_backward(std::span<const Variable> reached, int root_label) override {
-    syncing = no_sync_depth == 0 && root_label != label;
+  void before_backward(std::span<const Variable> reached, std::uint64_t root_label) override {
+    if (std::exchange(unfinished, false)) reducer->drain();
+    syncing = no_sync_depth == 0 && (root_label & label) == 0;
     if (!syncing) return;
+    unfinished = true;
     if (replanner) {
       if (auto next = replanner->before_step(plan)) {
         plan = std::move(*next);
@@ -138,6 +141,7 @@ class Ddp::Impl final : public BackwardObserver {
     ledger.current().backward.end = Clock::now();
     sync->finish();
     used_work.wait();
+    unfinished = false;
     ledger.current().control = {used_work.times().start, used_work.times().end};
     settle_unused();
     if (replanner) replanner->after_step(ledger.last(), plan);
@@ -184,12 +188,13 @@ class Ddp::Impl final : public BackwardObserver {
   std::unique_ptr<GradSync> (*make_sync)(BucketReducer& reducer) = nullptr;
   std::unique_ptr<GradSync> sync;
   std::optional<Replanner> replanner;
-  const int label;
+  const std::uint64_t label;
   int no_sync_depth = 0;
 
   // During one backward.
   bool syncing = false;
-  Tensor used;  // i32 by position: on how many ranks the parameter takes part.
+  bool unfinished = false;  // Stays true if an exception ends it with buckets under way.
+  Tensor used;              // i32 by position: on how many ranks the parameter takes part.
   Work used_work;
 };
 
@@ -211,7 +216,9 @@ const Ledger& Ddp::ledger() const { return impl_->ledger; }
 ProcessGroup& Ddp::group() const { return impl_->group; }
 void Ddp::broadcast_buffers() { impl_->broadcast_buffers(); }
 
-Ddp::NoSync::NoSync(Ddp& ddp) : ddp_(ddp), label_(ddp.impl_->label) { ++ddp_.impl_->no_sync_depth; }
-Ddp::NoSync::~NoSync() { --ddp_.impl_->no_sync_depth; }
+Ddp::NoSync::NoSync(std::shared_ptr<Impl> impl) : impl_(std::move(impl)), label_(impl_->label) {
+  ++impl_->no_sync_depth;
+}
+Ddp::NoSync::~NoSync() { --impl_->no_sync_depth; }
 
 }  // namespace brigade::dist

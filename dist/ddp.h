@@ -45,12 +45,17 @@ struct DdpOptions {
 /// naming the first difference on every rank.
 ///
 /// A parameter used several times is reduced once, after its last use. Several forwards before one backward are fine.
-/// Throws CommError out of backward() when a peer is lost.
+/// Throws CommError out of backward() when a peer is lost. Another exception in the middle of backward leaves buckets
+/// under way; the next backward waits for them first.
 class Ddp {
+  class Impl;
+
  public:
   Ddp(std::vector<nn::NamedParameter> parameters, std::vector<nn::NamedBuffer> buffers, ProcessGroup& group,
       DdpOptions options = {});
   ~Ddp();
+  Ddp(const Ddp&) = delete;
+  Ddp& operator=(const Ddp&) = delete;
 
   optim::FlatParameters& parameters();
   const BucketPlan& plan() const;  ///< The one in use; changes between steps if re-planning is on.
@@ -60,8 +65,9 @@ class Ddp {
   const Ledger& ledger() const;
   ProcessGroup& group() const;
 
-  /// In its scope gradients accumulate locally. A micro-step is local if its forward (the loss), its backward
-  /// or both stand in the scope; the first backward outside synchronises the accumulated sum, once.
+  /// In its scope gradients accumulate locally. A micro-step is local if its forward, its backward or both stand in the
+  /// scope; the first backward outside synchronises the accumulated sum, once. A loss that joins forwards from inside
+  /// and from outside counts as outside.
   class NoSync {
    public:
     ~NoSync();
@@ -70,18 +76,17 @@ class Ddp {
 
    private:
     friend class Ddp;
-    explicit NoSync(Ddp& ddp);
-    Ddp& ddp_;
+    explicit NoSync(std::shared_ptr<Impl> impl);
+    std::shared_ptr<Impl> impl_;  // The scope may end after the Ddp.
     GraphLabel label_;
   };
-  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+  [[nodiscard]] NoSync no_sync() { return NoSync(impl_); }
 
   /// Gives every rank rank 0's buffers (batch norm's running statistics), which ranks otherwise keep for
   /// themselves: call before evaluation or saving. Collective; blocks.
   void broadcast_buffers();
 
  private:
-  class Impl;
   std::shared_ptr<Impl> impl_;  // Shared with the parameters' observer slots only while alive.
 };
 

@@ -33,10 +33,11 @@ CLI::Validator bounded(const char* name, const char* rule, bool (*holds)(double)
           name};
 }
 CLI::Validator positive() {
-  return bounded("POSITIVE", "a positive number", [](double value) { return value > 0; });
+  return bounded("POSITIVE", "a positive number", [](double value) { return value > 0 && value <= 1e15; });
 }
 CLI::Validator not_negative() {
-  return bounded("NONNEGATIVE", "a number of at least 0", [](double value) { return value >= 0; });
+  return bounded("NONNEGATIVE", "a number of at least 0",
+                 [](double value) { return value >= 0 && value <= 1e15; });
 }
 
 // A line a choice, under `what`.
@@ -109,17 +110,17 @@ void add_optimisation(CLI::App& app, Raw& raw) {
   TrainOptions& o = raw.options;
   const auto group = app.add_option_group("Optimisation");
   group->add_option("--epochs", o.epochs, "Passes over the training set")
-      ->check(positive())
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
       ->capture_default_str();
   group->add_option("--steps", o.steps, "Optimizer steps instead of --epochs; the schedule ends there too")
-      ->check(positive());
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
   group
       ->add_option("--batch-size", o.batch_size,
                    "Images per rank and backward; the global batch is ranks x accumulate times this")
-      ->check(positive())
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
       ->capture_default_str();
   group->add_option("--accumulate", o.accumulate, "Backwards per optimizer step, synchronised once")
-      ->check(positive())
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
       ->capture_default_str();
   group->add_option("--optimizer", o.optimizer, "Update rule")
       ->check(one_of(optim::optimizer_names()))
@@ -154,7 +155,7 @@ void add_ranks(CLI::App& app, Raw& raw) {
   TrainOptions& o = raw.options;
   const auto group = app.add_option_group("Ranks");
   group->add_option("--ranks", o.ranks, "Ranks as threads of this process; under mpirun the launcher decides")
-      ->check(positive())
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   group->add_option("--backend", o.backend, "How ranks talk: mpi under mpirun, else threads")
       ->check(one_of(dist::backend_names()))
@@ -166,7 +167,7 @@ void add_ranks(CLI::App& app, Raw& raw) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
   group->add_option("--threads", o.threads, "Compute threads per rank; default: cores / ranks on this host")
-      ->check(positive());
+      ->check(CLI::Range(1, 1024));
   group->add_option("--sync", o.sync, table_help("When gradients travel:", dist::strategies()))
       ->check(one_of(names(dist::strategies())))
       ->capture_default_str();
@@ -188,7 +189,7 @@ void add_ranks(CLI::App& app, Raw& raw) {
   group->add_flag("--find-unused", o.find_unused,
                   "Parameters without part in the loss count as zero instead of being an error");
   group->add_option("--timeout", o.timeout, "Seconds to wait for a peer before giving up")
-      ->check(positive())
+      ->check(CLI::Range(0.001, 1e7))
       ->capture_default_str();
   const auto net =
       group->add_option("--net", o.net, "Model a network: bandwidth and latency of a link, like 1gbit,50us")

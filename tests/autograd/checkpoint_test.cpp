@@ -76,3 +76,20 @@ TEST_CASE("without gradients a checkpoint is a plain call, once", "[autograd][ch
   checkpoint(segment, Variable::parameter(ops::full({1}, 2.0)));
   REQUIRE(calls == 1);
 }
+
+TEST_CASE("a parameter that changed before backward is an error, as without checkpoint",
+          "[autograd][checkpoint][error]") {
+  Variable w = Variable::parameter(ops::full({1}, 2.0)), x = Variable::parameter(ops::full({1}, 3.0));
+  const Variable y = checkpoint([&](const Variable& v) { return v * w; }, x);
+  Tensor value = w.value();
+  ops::mul_(value, 2.0);
+  REQUIRE_THROWS_WITH(backward(y), ContainsSubstring("checkpoint") && ContainsSubstring("modified in place"));
+}
+
+TEST_CASE("recomputation leaves the thread's random numbers where they were", "[autograd][checkpoint]") {
+  Variable x = Variable::parameter(test::random({4, 8}, 1));
+  const Variable y = sum(checkpoint([](const Variable& v) { return dropout(v, 0.5); }, x));
+  default_generator() = {.seed = 9, .next_stream = 40};
+  backward(y);
+  REQUIRE(default_generator() == Generator{.seed = 9, .next_stream = 40});
+}

@@ -2,11 +2,14 @@
 // tests/autograd/engine_test.cpp - order, accumulation, freeing and the named errors of the engine.
 #include "autograd/engine.h"
 
+#include <cmath>
 #include <string>
+#include <thread>
 
 #include "autograd/no_grad.h"
 #include "autograd/node.h"
 #include "autograd/ops/arithmetic.h"
+#include "autograd/ops/matmul.h"
 #include "autograd/ops/pointwise.h"
 #include "autograd/ops/reduce.h"
 #include "kernels/ops.h"
@@ -29,7 +32,7 @@ Variable traced(const Variable& x, std::string& log, char mark) {
 
 class Recorder : public BackwardObserver {
  public:
-  void before_backward(std::span<const Variable> reached, int label) override {
+  void before_backward(std::span<const Variable> reached, std::uint64_t label) override {
     reached_count = reached.size();
     last_label = label;
     log += "(";
@@ -38,7 +41,7 @@ class Recorder : public BackwardObserver {
   void after_backward() override { log += ")"; }
   std::string log;
   std::size_t reached_count = 0;
-  int last_label = -1;
+  std::uint64_t last_label = 0;
 };
 
 }  // namespace
@@ -174,15 +177,70 @@ TEST_CASE("an observer learns which leaves a backward reaches before it starts",
     backward(leaf(1) * 2.0);
     REQUIRE(observer->log == "(rr)");
   }
-  SECTION("with the label of the operation it starts from") {
+  SECTION("with the labels of the operation it starts from, which scaling keeps") {
     Variable y;
     {
-      const GraphLabel scope(7);
+      const GraphLabel outer(1);
+      const GraphLabel inner(4);
       y = a * 2.0;
     }
-    backward(y);
-    REQUIRE(observer->last_label == 7);
+    backward(y * 0.5);
+    REQUIRE(observer->last_label == 5);
   }
+  SECTION("and without those that only some operands carry") {
+    Variable y;
+    {
+      const GraphLabel scope(4);
+      y = a * 2.0;
+    }
+    backward(y + b * 2.0);
+    REQUIRE(observer->last_label == 0);
+  }
+}
+
+TEST_CASE("a gradient shared by two operands is never added to in place", "[autograd][engine]") {
+  Variable x1 = leaf(1), x2 = leaf(1);
+  const Variable a = x1 * 1.0, b = x2 * 1.0, later = a * 3.0;
+  // The sum runs first and gives a and b the same tensor; then `later` adds to a's.
+  backward((a + b) + later);
+  REQUIRE(x1.grad().item() == 4);
+  REQUIRE(x2.grad().item() == 1);
+}
+
+TEST_CASE("an operation that takes a bound leaf twice gives it both contributions", "[autograd][engine]") {
+  const auto both = [](Variable w) {
+    const Variable y = linear(w, w, {});  // w wᵀ
+    backward(sum(y * y));
+    return ops::clone(w.grad());
+  };
+  const Tensor expected = both(Variable::parameter(test::random({3, 3}, 1)));
+  Variable bound = Variable::parameter(test::random({3, 3}, 1));
+  bound.bind_grad(ops::full({3, 3}, 7.0));
+  REQUIRE(test::differs(both(bound), expected, 1e-6, 1e-6) == "");
+}
+
+TEST_CASE("a hook on a bound leaf sees its contribution, not the leaf's memory",
+          "[autograd][engine][hooks]") {
+  Variable w = Variable::parameter(test::random({3, 3}, 1));
+  Tensor memory = ops::full({3, 3}, 7.0);
+  w.bind_grad(memory);
+  bool separate = false;
+  w.register_hook([&](const Tensor& g) {
+    separate = !g.same_view(memory);
+    return ops::mul(g, 2.0);
+  });
+  backward(sum(linear(Variable(ops::full({1, 3}, 1.0)), w, {})));
+  REQUIRE(separate);
+  REQUIRE(test::differs(memory, ops::full({3, 3}, 2.0), 0) == "");
+}
+
+TEST_CASE("grad works on a graph that was begun on another thread", "[autograd][engine]") {
+  Variable x = leaf(1);
+  const Variable h = exp(x * 2.0) * 1.0;
+  Tensor found;
+  std::thread([&] { found = grad(h * 3.0, {x})[0]; }).join();
+  REQUIRE(found.defined());
+  REQUIRE(test::differs(found, ops::full({1}, 6 * std::exp(2.0)), 1e-5) == "");
 }
 
 TEST_CASE("grad gives derivatives without touching leaves", "[autograd][engine]") {

@@ -6,7 +6,10 @@
 //   (6) mismatched calls are reported with both ranks' operation and shape.
 // Ranks always get different data: with equal data a missing all-reduce would go unnoticed.
 #include "autograd/engine.h"
+#include "core/rng.h"
 #include "dist/ddp.h"
+#include "kernels/ops.h"
+#include "models/gpt.h"
 #include "nn/optim/sgd.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
@@ -117,6 +120,35 @@ TEST_CASE("theorem 3: with two ranks strategy and bucket plan do not change a bi
           test::require_close(got, expected, 1e-6, describe(subject, options, group));
       }
     });
+}
+
+TEST_CASE("theorems 1 and 2 on a transformer: layer norms, and a head tied to the embedding",
+          "[integration][theorem][ranks]") {
+  const auto make = [] {
+    default_generator() = {.seed = 3};
+    return std::make_unique<models::Gpt>(
+        models::GptOptions{.vocabulary = 17, .context = 6, .layers = 2, .heads = 2, .width = 8});
+  };
+  // Sequences of rank r of p: rows [r n/p, (r + 1) n/p) of n.
+  const auto tokens = [](int rank, int size) {
+    std::vector<std::int64_t> ids;
+    for (std::uint64_t i = 0; i < 12 * 6; ++i) ids.push_back(philox(5, 0, i)[0] % 17);
+    return ops::clone(Tensor::from(ids, {12, 6}).slice(0, 12 / size * rank, 12 / size * (rank + 1)));
+  };
+  const auto alone = make();
+  backward(models::next_token_loss(*alone, tokens(0, 1)));
+  const auto expected = test::copy_gradients(*alone);
+  test::for_each_world([&](ProcessGroup& group) {
+    for (const DdpOptions& options : all_options()) {
+      const auto model = make();
+      Ddp ddp(model->named_parameters(), model->named_buffers(), group, options);
+      backward(models::next_token_loss(*model, tokens(group.rank(), group.size())));
+      const std::string what =
+          str("gpt, ", options.strategy, ", plan ", options.plan.rule, ", ", group.size(), " ranks");
+      test::require_close(test::copy_gradients(*model), expected, 1e-5, what);
+      test::require_same_on_all_ranks(test::copy_gradients(*model), group, what);
+    }
+  });
 }
 
 TEST_CASE("theorem 3: algorithms that add ranks up in rank order keep every bit at any number of ranks",
