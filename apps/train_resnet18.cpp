@@ -146,6 +146,7 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
 
   const std::string sha = parameters_sha256(*model, group);
   if (!options.save.empty() && group.rank() == 0) nn::save(*model, options.save);
+  log.plan(ddp);
   log.line("params sha256 " + sha);
   if (!options.out.empty()) log.line("output in " + options.out);
 }

@@ -23,7 +23,7 @@ struct MemoryStats {
   std::int64_t in_use_bytes = 0;        ///< Handed out now.
   std::int64_t peak_bytes = 0;          ///< Largest in_use_bytes since reset_peak().
   std::int64_t cached_bytes = 0;        ///< Free, kept for reuse.
-  std::int64_t system_allocations = 0;  ///< Calls to the system: constant in a steady training step.
+  std::int64_t system_allocations = 0;  ///< Calls to the system: settles within the first training steps.
 };
 
 /// A device's memory and streams. Thread-safe.

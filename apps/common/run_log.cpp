@@ -82,7 +82,11 @@ void RunLog::start(const RunFacts& facts, const dist::Ddp& ddp) {
                    {"steps", facts.steps},
                    {"global_batch", facts.global_batch}};
   write("config.json", config.dump(1) + "\n");
-  write("bucket_plan.json", dist::plan_to_json(ddp.plan(), ddp.parameter_infos()));
+  plan(ddp);
+}
+
+void RunLog::plan(const dist::Ddp& ddp) {
+  if (metrics_) write("bucket_plan.json", dist::plan_to_json(ddp.plan(), ddp.parameter_infos()));
 }
 
 void RunLog::step(const StepReport& r, const dist::StepRecord& sync) {

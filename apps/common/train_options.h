@@ -38,11 +38,11 @@ struct TrainOptions {
   // Optimisation
   std::int64_t epochs = 1;
   std::int64_t steps = 0;         ///< 0: given by epochs.
-  std::int64_t batch_size = 128;  ///< Per rank and micro-step.
+  std::int64_t batch_size = 32;  ///< Per rank and micro-step.
   std::int64_t accumulate = 1;
   std::string optimizer = "sgd";
   std::string schedule = "cosine";
-  double lr = 0.1;
+  double lr = 0.01;
   double momentum = 0.9;
   double weight_decay = 5e-4;
   double label_smoothing = 0;
