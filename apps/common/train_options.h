@@ -37,7 +37,7 @@ struct TrainOptions {
 
   // Optimisation
   std::int64_t epochs = 1;
-  std::int64_t steps = 0;         ///< 0: given by epochs.
+  std::int64_t steps = 0;        ///< 0: given by epochs.
   std::int64_t batch_size = 32;  ///< Per rank and micro-step.
   std::int64_t accumulate = 1;
   std::string optimizer = "sgd";
