@@ -14,7 +14,6 @@
 #include "autograd/ops/loss.h"
 #include "core/parallel.h"
 #include "core/rng.h"
-#include "core/sha256.h"
 #include "data/loader.h"
 #include "models/catalog.h"
 #include "nn/optim/catalog.h"
@@ -62,17 +61,6 @@ double train_step(const TrainOptions& options, nn::Module& model, data::Loader& 
   optimizer.step();
   loss_mean.wait();
   return loss_sum.item();
-}
-
-// Of all parameters in order of registration; Error if ranks disagree.
-std::string parameters_sha256(const nn::Module& model, dist::ProcessGroup& group) {
-  Sha256 sha;
-  for (const Variable& p : model.parameters()) sha.update(p.value());
-  const std::string mine = sha.hex();
-  for (const std::string& other : group.all_gather_text(mine))
-    BRIGADE_CHECK(other == mine, "ranks ended with different parameters: sha256 ", mine, " here, ", other,
-                  " elsewhere");
-  return mine;
 }
 
 void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGroup& group) {

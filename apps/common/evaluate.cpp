@@ -4,6 +4,7 @@
 
 #include "autograd/no_grad.h"
 #include "autograd/ops/loss.h"
+#include "core/sha256.h"
 #include "data/loader.h"
 #include "kernels/ops.h"
 
@@ -36,6 +37,16 @@ EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, std::int
           .correct = values[1],
           .loss = loss_sum.item() / static_cast<double>(values[0]),
           .seconds = std::chrono::duration<double>(Clock::now() - begin).count()};
+}
+
+std::string parameters_sha256(const nn::Module& model, dist::ProcessGroup& group) {
+  Sha256 sha;
+  for (const Variable& p : model.parameters()) sha.update(p.value());
+  const std::string mine = sha.hex();
+  for (const std::string& other : group.all_gather_text(mine))
+    BRIGADE_CHECK(other == mine, "ranks ended with different parameters: sha256 ", mine, " here, ", other,
+                  " elsewhere");
+  return mine;
 }
 
 }  // namespace brigade::apps

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// apps/common/evaluate.h - loss and accuracy over a test set that all ranks share.
+// apps/common/evaluate.h - what all ranks say about a model together: loss and accuracy on a test set, and one
+// fingerprint of its parameters.
 #pragma once
+
+#include <string>
 
 #include "apps/common/run_log.h"
 #include "data/dataset.h"
@@ -13,5 +16,8 @@ namespace brigade::apps {
 /// ranks. Collective. Leaves `model` in training mode.
 EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, std::int64_t batch_size,
                           dist::ProcessGroup& group);
+
+/// SHA-256 of all parameters in order of registration, in hex. Collective; throws Error if ranks disagree.
+std::string parameters_sha256(const nn::Module& model, dist::ProcessGroup& group);
 
 }  // namespace brigade::apps
