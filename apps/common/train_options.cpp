@@ -33,11 +33,12 @@ CLI::Validator bounded(const char* name, const char* rule, bool (*holds)(double)
           name};
 }
 CLI::Validator positive() {
-  return bounded("POSITIVE", "a positive number", [](double value) { return value > 0 && value <= 1e15; });
+  return bounded("POSITIVE", "a positive number",
+                 [](double value) { return value > 0 && std::isfinite(value); });
 }
 CLI::Validator not_negative() {
   return bounded("NONNEGATIVE", "a number of at least 0",
-                 [](double value) { return value >= 0 && value <= 1e15; });
+                 [](double value) { return value >= 0 && std::isfinite(value); });
 }
 
 // A line a choice, under `what`.
