@@ -275,11 +275,22 @@ TEST_CASE("after an exception in the middle of backward the next step is right",
       if (failing) throw Error("deliberate failure");
       return {};
     });
-    const auto step = [&](double scale) { backward(sum(a * scale) + sum(b * (scale * (1 + group.rank())))); };
-    // b's bucket is under way when the hook on a throws. One rank goes on at once, the others late.
+    const auto step = [&](double scale) {
+      const Variable first = sum(a * scale), second = sum(b * (scale * (1 + group.rank())));
+      backward(first + second);  // Recorded last, run first: b's bucket is launched before a's hook throws.
+    };
+    // Rank 0 throws with b's bucket under way, because the others come late to it, and goes on at once; the others go on
+    // when that bucket has been reduced.
+    const auto late = [&] {
+      if (group.rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    };
+    b.register_hook([&](const Tensor&) -> Tensor {
+      if (failing) late();
+      return {};
+    });
     test::require_contains(test::thrown_by([&] { step(1); }), "deliberate failure");
     failing = false;
-    if (group.rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    late();
     ddp.parameters().zero_grad();
     step(10);
     const double mean = 10 * (group.size() + 1) / 2.0;
