@@ -279,8 +279,8 @@ TEST_CASE("after an exception in the middle of backward the next step is right",
       const Variable first = sum(a * scale), second = sum(b * (scale * (1 + group.rank())));
       backward(first + second);  // Recorded last, run first: b's bucket is launched before a's hook throws.
     };
-    // Rank 0 throws with b's bucket under way, because the others come late to it, and goes on at once; the others go on
-    // when that bucket has been reduced.
+    // Rank 0 throws with b's bucket under way, because the others come late to it, and goes on at once; the
+    // others go on when that bucket has been reduced.
     const auto late = [&] {
       if (group.rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     };
