@@ -66,22 +66,6 @@ void compare_calls(Transport& transport, GroupState& group, const CallRecord& mi
 
 }  // namespace
 
-std::string_view name(Reduce op) {
-  switch (op) {
-    case Reduce::sum:
-      return "sum";
-    case Reduce::mean:
-      return "mean";
-    case Reduce::min:
-      return "min";
-    case Reduce::max:
-      return "max";
-    case Reduce::prod:
-      return "prod";
-  }
-  fail("name: not a reduce operation");
-}
-
 std::string CallRecord::text() const {
   std::string out = operation;
   if (out.find("reduce") != std::string::npos) out += str("(", op, ")");

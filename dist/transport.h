@@ -23,6 +23,19 @@ inline constexpr std::array kAllReduces{Reduce::sum, Reduce::mean, Reduce::min, 
 std::string_view name(Reduce op);
 inline void append_text(std::string& out, Reduce op) { out += name(op); }
 
+/// What a rank was doing when it last said so. Plain bytes: peers on the same host read it from shared memory.
+struct Progress {
+  char phase[24] = {};                      ///< "wrapping", "backward", "between steps", …
+  std::int64_t step = -1;                   ///< Synchronised backward; -1: none yet.
+  std::int32_t pending = 0, gradients = 0;  ///< Not final yet, of all.
+  char first_pending[96] = {};              ///< Name of a parameter.
+  std::string text() const;  ///< "backward of step 7, 3 of 62 gradients pending, first \"conv1.weight\""
+};
+
+/// "arrived: ranks 0, 2; missing: rank 1 (backward of step 7, …)"; both lists by rank. What backends make of their own
+/// records for Transport::arrivals().
+std::string describe_arrivals(const std::vector<bool>& arrived, const std::vector<Progress>& progress);
+
 /// A fixed set of ranks, as seen by one of them.
 ///
 /// Threads  Every call comes from the one thread of the group's communication stream.
@@ -62,13 +75,20 @@ class Transport {
   virtual void all_to_all(const Tensor& t, Tensor& out) = 0;
   virtual void barrier() = 0;
 
+  /// Waits, asleep, until all ranks have come to the collective that follows, where that costs next to nothing (ranks on
+  /// one host); elsewhere it may return at once. So that the wait for a late rank is not taken for time on the wire.
+  virtual void meet() {}
+
   /// Step `step` of training begins: a modelled network may change with it. Not collective.
   virtual void begin_step(std::int64_t step) { static_cast<void>(step); }
 
   /// Ends the group for everyone: blocked and later calls of all ranks throw CommError with `reason`, as far
-  /// as the backend can reach them. May come from any thread, as may arrivals().
+  /// as the backend can reach them. May come from any thread, as may arrivals() and report().
   virtual void abort(const std::string& reason) noexcept = 0;
-  /// Who is at the call that this rank waits in: "arrived: ranks 0, 2; missing: rank 1".
+  /// Leaves word for peers that may come to wait for this rank: arrivals() shows it to them.
+  virtual void report(const Progress& progress) noexcept { static_cast<void>(progress); }
+  /// Who is at the call that this rank waits in, and what the others are doing:
+  /// "arrived: ranks 0, 2; missing: rank 1 (backward of step 7, 3 of 62 gradients pending, first "conv1.weight")".
   virtual std::string arrivals() const { return "which ranks arrived is not known to this backend"; }
   /// Ordered end: all ranks arrive here before any leaves. No call may follow.
   virtual void close() = 0;

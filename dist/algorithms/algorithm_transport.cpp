@@ -41,7 +41,11 @@ class AlgorithmTransport final : public Transport {
   void scatter(const Tensor& t, Tensor& out, int root) override { inner_->scatter(t, out, root); }
   void all_to_all(const Tensor& t, Tensor& out) override { inner_->all_to_all(t, out); }
   void barrier() override { inner_->barrier(); }
+  void all_gather_control(const Tensor& t, Tensor& out) override { inner_->all_gather_control(t, out); }
+  void meet() override { inner_->meet(); }
+  void begin_step(std::int64_t step) override { inner_->begin_step(step); }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
+  void report(const Progress& progress) noexcept override { inner_->report(progress); }
   std::string arrivals() const override { return inner_->arrivals(); }
   void close() override { inner_->close(); }
 

@@ -21,6 +21,7 @@ class EmulatedTransport final : public Transport {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::string_view name() const override { return name_; }
+  void meet() override { inner_->meet(); }
   void begin_step(std::int64_t step) override { step_ = step; }
 
   // Between two ranks each side's link is busy for the time of the message.
@@ -65,6 +66,7 @@ class EmulatedTransport final : public Transport {
   }
 
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
+  void report(const Progress& progress) noexcept override { inner_->report(progress); }
   std::string arrivals() const override { return inner_->arrivals(); }
   void close() override { inner_->close(); }
 

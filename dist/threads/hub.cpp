@@ -14,7 +14,8 @@ Hub::Hub(int size)
       offers_(static_cast<std::size_t>(size)),
       arrived_(static_cast<std::size_t>(size), false),
       mailboxes_(static_cast<std::size_t>(size) * static_cast<std::size_t>(size)),
-      receives_from_(static_cast<std::size_t>(size), -1) {}
+      receives_from_(static_cast<std::size_t>(size), -1),
+      progress_(static_cast<std::size_t>(size)) {}
 
 void Hub::check_alive() const {
   if (aborted_) throw CommError(*aborted_);
@@ -87,16 +88,16 @@ void Hub::abort(const std::string& reason) {
   changed_.notify_all();
 }
 
+void Hub::report(int rank, const Progress& progress) {
+  Lock lock(mutex_);
+  progress_[static_cast<std::size_t>(rank)] = progress;
+}
+
 std::string Hub::arrivals(int rank) const {
   Lock lock(mutex_);
   const int from = receives_from_[static_cast<std::size_t>(rank)];
   if (from >= 0) return str("waiting for a message from rank ", from);
-  std::string there, missing;
-  for (int r = 0; r < size_; ++r) {
-    std::string& list = arrived_[static_cast<std::size_t>(r)] ? there : missing;
-    list += str(list.empty() ? "" : ", ", r);
-  }
-  return str("arrived: ranks ", there.empty() ? "none" : there, "; missing: ranks ", missing);
+  return describe_arrivals(arrived_, progress_);
 }
 
 }  // namespace brigade::dist

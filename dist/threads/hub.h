@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
+#include "dist/transport.h"
 
 namespace brigade::dist {
 
@@ -43,6 +43,7 @@ class Hub {
   void take(int from, int to, Tensor& t);
 
   void abort(const std::string& reason);
+  void report(int rank, const Progress& progress);
   /// Who has come to the meeting, or whose message `rank` waits for.
   std::string arrivals(int rank) const;
 
@@ -69,6 +70,7 @@ class Hub {
   std::uint64_t gate_ = 0;  // Gates opened so far.
   std::vector<std::deque<Message>> mailboxes_;
   std::vector<int> receives_from_;  // By rank: whom take() waits for, or -1.
+  std::vector<Progress> progress_;  // By rank: what it last reported.
 };
 
 }  // namespace brigade::dist

@@ -91,6 +91,9 @@ class ThreadTransport final : public Transport {
     meet({}, [](Offers) {});
   }
 
+  // One gate more on memory that all ranks share.
+  void meet() override { barrier(); }
+  void report(const Progress& progress) noexcept override { hub_->report(rank_, progress); }
   void abort(const std::string& reason) noexcept override { hub_->abort(reason); }
   std::string arrivals() const override { return hub_->arrivals(rank_); }
   void close() override { barrier(); }

@@ -96,15 +96,15 @@ TEST_CASE("when a rank never arrives the others say who did, within the time-out
       group.all_reduce(ones(), Reduce::mean, "bucket 2 (layer4.1.conv2.weight …)").wait();
     });
     REQUIRE(Clock::now() - begin < std::chrono::seconds(5));
-    const std::string there = size == 2 ? "0" : size == 3 ? "0, 2" : "0, 2, 3";
+    const std::string there = size == 2 ? "rank 0" : size == 3 ? "ranks 0, 2" : "ranks 0, 2, 3";
     REQUIRE_THAT(
         outcome.overall,
         ContainsSubstring("all_reduce(mean) f32 x 10, sequence 1, bucket 2 (layer4.1.conv2.weight …)") &&
             ContainsSubstring("not done within 200 ms") &&
-            ContainsSubstring("arrived: ranks " + there + "; missing: ranks 1"));
+            ContainsSubstring("arrived: " + there + "; missing: rank 1"));
     for (int r = 0; r < size; ++r)
       if (r != 1)
-        REQUIRE_THAT(outcome.by_rank[static_cast<std::size_t>(r)], ContainsSubstring("missing: ranks 1"));
+        REQUIRE_THAT(outcome.by_rank[static_cast<std::size_t>(r)], ContainsSubstring("missing: rank 1"));
   }
 }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// dist/comm_hook.h - what travels: how the mean of a bucket over ranks is taken, exactly or compressed, and the name
+// table of the ways. A hook is a file in dist/hooks/ and a line in dist/hooks/table.cpp; --help, the error "unknown comm
+// hook" and the tests come from that table. Read before: dist/transport.h, nn/optim/flat_parameters.h.
+// Read next: dist/hooks/, dist/bucket_reducer.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "dist/transport.h"
+#include "nn/optim/flat_parameters.h"
+
+namespace brigade::dist {
+
+/// Where the sum over N ranks becomes a mean. Dividing before keeps a sum in range, dividing after keeps small
+/// gradients from vanishing, split divides by sqrt(N) on either side. automatic: by dtype - after, because every sum of
+/// ours is accumulated in f32 or wider and rounded once, so that neither can happen.
+enum class Divide : std::uint8_t { automatic, before, after, split };
+
+/// One bucket as a hook sees it, on the communication stream.
+struct HookBucket {
+  const optim::FlatParameters& parameters;
+  optim::Range range;  ///< Its positions in the flat order.
+  /// Elements of the flat view over `range` that travel: all of them, or a part of a single large tensor.
+  std::int64_t begin = 0, end = 0;
+  Tensor
+      gradients;  ///< [end - begin], 1-D: this rank's gradients; the hook leaves the mean over ranks there.
+  std::int64_t step = 0;  ///< Counts synchronised backwards; for random numbers that all ranks share.
+
+  bool whole() const { return gradients.numel() == parameters.bytes(range) / gradients.item_bytes(); }
+  /// The same elements of memory with the layout of the parameters: a hook's own state, like an error kept back.
+  Tensor of(const optim::FlatBuffer& buffer) const {
+    return buffer.view(parameters, range).slice(0, begin, end);
+  }
+};
+
+struct HookReport {
+  std::int64_t wire_bytes = 0;  ///< Payload that this rank put into collectives.
+  /// Position of the first parameter whose gradient did not fit the type that travels (it was finite, but became
+  /// infinite); -1: none.
+  int overflow = -1;
+};
+
+/// Takes the mean of one bucket over ranks. State (errors kept back, low-rank factors) is kept by parameter, so that it
+/// survives new bucket plans. Calls come from the communication stream only, in the same order on every rank; every
+/// rank must leave the same bits.
+class CommHook {
+ public:
+  virtual ~CommHook() = default;
+  virtual HookReport mean(HookBucket& bucket, Transport& transport) = 0;
+};
+
+struct HookOptions {
+  Divide divide = Divide::automatic;  ///< Of hooks that sum what they are given: none, bf16, f16.
+  int rank = 2;                       ///< powersgd: columns of the factors.
+  double fraction = 0.01;             ///< topk: share of elements that travels.
+  std::uint64_t seed = 0;             ///< Of hooks that draw random numbers.
+};
+
+struct HookEntry {
+  std::string_view name;
+  std::string_view description;  ///< One line for --help.
+  std::unique_ptr<CommHook> (*make)(const optim::FlatParameters& parameters, const HookOptions& options);
+  bool exact = false;  ///< The mean is that of the gradients' own dtype: theorems about equal bits hold.
+};
+
+std::span<const HookEntry> comm_hooks();
+/// Makes the hook called "topk" or, with its number, "topk:0.001", "powersgd:4". Throws Error listing the choices for
+/// an unknown name, and Error where the hook cannot work on these parameters (most need f32).
+std::unique_ptr<CommHook> make_comm_hook(std::string_view name, const optim::FlatParameters& parameters,
+                                         HookOptions options = {});
+
+}  // namespace brigade::dist

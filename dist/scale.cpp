@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// dist/scale.cpp - see the header. Serial loops: the communication thread never enters the pool.
+#include "dist/scale.h"
+
+#include <algorithm>
+
+namespace brigade::dist {
+
+void scale(Tensor& t, double factor) {
+  dispatch_floating("scale", t.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = compute_t<T>;
+    T* data = t.data<T>();
+    const C by = static_cast<C>(factor);
+    if (factor == 0)
+      std::fill_n(data, t.numel(), static_cast<T>(C{0}));
+    else
+      for (std::int64_t i = 0; i < t.numel(); ++i) data[i] = static_cast<T>(static_cast<C>(data[i]) * by);
+  });
+}
+
+// x * 0 is 0 for finite x and NaN otherwise, and a NaN stays in a sum: no branch per element.
+bool all_finite(const Tensor& t) {
+  bool finite = true;
+  dispatch_floating("all_finite", t.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = compute_t<T>;
+    const T* data = t.data<T>();
+    constexpr std::int64_t kLanes = 32;  // Independent sums, so that the loop is one of vectors.
+    C sums[kLanes] = {};
+    std::int64_t i = 0;
+    for (; i + kLanes <= t.numel(); i += kLanes)
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += static_cast<C>(data[i + lane]) * C{0};
+    for (; i < t.numel(); ++i) sums[0] += static_cast<C>(data[i]) * C{0};
+    for (const C sum : sums) finite = finite && sum == C{0};
+  });
+  return finite;
+}
+
+}  // namespace brigade::dist

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+// dist/scale.h - one pass over a bucket on the communication stream: scaling it, and looking for what is not finite.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace brigade::dist {
+
+/// t *= factor, in place. t: contiguous, floating; 16-bit floats are multiplied in f32. A factor of 0 writes zeros,
+/// whatever t holds.
+void scale(Tensor& t, double factor);
+
+/// True if every element is neither infinite nor NaN. t: contiguous, floating.
+bool all_finite(const Tensor& t);
+
+}  // namespace brigade::dist

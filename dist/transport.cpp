@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// dist/transport.cpp - names and texts of what dist/transport.h declares.
+#include "dist/transport.h"
+
+namespace brigade::dist {
+
+std::string_view name(Reduce op) {
+  switch (op) {
+    case Reduce::sum:
+      return "sum";
+    case Reduce::mean:
+      return "mean";
+    case Reduce::min:
+      return "min";
+    case Reduce::max:
+      return "max";
+    case Reduce::prod:
+      return "prod";
+  }
+  fail("name: not a reduce operation");
+}
+
+std::string Progress::text() const {
+  std::string out = phase;
+  if (step >= 0) out += str(" of step ", step);
+  if (pending > 0)
+    out += str(", ", pending, " of ", gradients, " gradients pending, first \"", first_pending, "\"");
+  return out;
+}
+
+std::string describe_arrivals(const std::vector<bool>& arrived, const std::vector<Progress>& progress) {
+  std::string there, missing;
+  int there_count = 0, missing_count = 0;
+  for (std::size_t rank = 0; rank < arrived.size(); ++rank) {
+    std::string& list = arrived[rank] ? there : missing;
+    int& count = arrived[rank] ? there_count : missing_count;
+    list += str(count++ > 0 ? ", " : "", rank);
+    const std::string doing = arrived[rank] ? "" : progress[rank].text();
+    if (!doing.empty()) list += str(" (", doing, ")");
+  }
+  const auto ranks = [](int count) { return count == 1 ? "rank " : count == 0 ? "none" : "ranks "; };
+  return str("arrived: ", ranks(there_count), there, "; missing: ", ranks(missing_count), missing);
+}
+
+}  // namespace brigade::dist
