@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
-// dist/bucket_plan.cpp - plans checked, and plans as text. Who makes them: dist/plan_makers.cpp.
+// dist/bucket_plan.cpp - plans checked, and plans as tables. Who makes them: dist/plan_makers.cpp. As JSON:
+// dist/plan_json.cpp.
 #include "dist/bucket_plan.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-#include <unordered_map>
 
 namespace brigade::dist {
 namespace {
@@ -14,6 +11,32 @@ namespace {
 // Parameter by index.
 const ParameterInfo& info(std::span<const ParameterInfo> parameters, int index) {
   return parameters[static_cast<std::size_t>(index)];
+}
+
+// Where a walk over the buckets has come to: `position` of the flat order, of whose parameter earlier buckets hold the
+// first `covered` elements.
+struct Walk {
+  int position = 0;
+  std::int64_t covered = 0;
+};
+
+// Checks that `bucket`, which is a part, is the next one of its parameter, and steps over it. Returns its bytes.
+std::int64_t step_over_part(const BucketSpec& bucket, std::size_t b, const ParameterInfo& p, Walk& at) {
+  const std::int64_t item = size_of(p.dtype), elements = p.bytes / item;
+  BRIGADE_CHECK(bucket.range.count() == 1, "plan: bucket ", b, " is a part and must hold one parameter; got ",
+                bucket.range.count());
+  BRIGADE_CHECK(
+      bucket.part.begin == at.covered && bucket.part.end > at.covered && bucket.part.end <= elements,
+      "plan: bucket ", b, " must continue \"", p.name, "\" at element ", at.covered, " of ", elements,
+      "; got [", bucket.part.begin, ", ", bucket.part.end, ")");
+  BRIGADE_CHECK(bucket.part.count() < elements, "plan: bucket ", b, " holds all of \"", p.name,
+                "\" and is no part");
+  BRIGADE_CHECK(bucket.part.end == elements || bucket.part.end % kPartMultiple == 0, "plan: bucket ", b,
+                " must end at a multiple of ", kPartMultiple, " elements of \"", p.name, "\"; got ",
+                bucket.part.end);
+  at.covered = bucket.part.end;
+  if (at.covered == elements) at = {at.position + 1, 0};
+  return bucket.part.count() * item;
 }
 
 }  // namespace
@@ -48,25 +71,35 @@ void check_plan(const BucketPlan& plan, std::span<const ParameterInfo> parameter
                   "\" is in it twice");
     seen[static_cast<std::size_t>(index)] = true;
   }
-  int next = 0;
+  Walk at;
+  const int count = static_cast<int>(plan.order.size());
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const BucketSpec& bucket = plan.buckets[b];
-    BRIGADE_CHECK(bucket.range.begin == next && bucket.range.end > next &&
-                      bucket.range.end <= static_cast<int>(plan.order.size()),
-                  "plan: bucket ", b, " must start at position ", next, " and hold something; got [",
-                  bucket.range.begin, ", ", bucket.range.end, ")");
-    std::int64_t bytes = 0;
-    for (; next < bucket.range.end; ++next) {
-      const ParameterInfo& p = info(parameters, plan.order[static_cast<std::size_t>(next)]);
+    BRIGADE_CHECK(
+        bucket.range.begin == at.position && bucket.range.end > at.position && bucket.range.end <= count,
+        "plan: bucket ", b, " must start at position ", at.position, " and hold something; got [",
+        bucket.range.begin, ", ", bucket.range.end, ")");
+    for (int i = bucket.range.begin; i < bucket.range.end; ++i) {
+      const ParameterInfo& p = info(parameters, plan.order[static_cast<std::size_t>(i)]);
       BRIGADE_CHECK(p.dtype == bucket.dtype, "plan: bucket ", b, " is ", bucket.dtype, "; \"", p.name,
                     "\" is ", p.dtype);
-      bytes += p.bytes;
+    }
+    const ParameterInfo& first = info(parameters, plan.order[static_cast<std::size_t>(at.position)]);
+    std::int64_t bytes = 0;
+    if (bucket.part != ElementRange()) {
+      bytes = step_over_part(bucket, b, first, at);
+    } else {
+      BRIGADE_CHECK(at.covered == 0, "plan: bucket ", b, " must continue \"", first.name, "\" at element ",
+                    at.covered, "; got all of it");
+      for (; at.position < bucket.range.end; ++at.position)
+        bytes += info(parameters, plan.order[static_cast<std::size_t>(at.position)]).bytes;
     }
     BRIGADE_CHECK(bytes == bucket.bytes, "plan: bucket ", b, " holds ", bytes, " bytes; it says ",
                   bucket.bytes);
   }
-  BRIGADE_CHECK(next == static_cast<int>(plan.order.size()), "plan: its buckets cover ", next, " of ",
-                plan.order.size(), " parameters");
+  BRIGADE_CHECK(at.position == count && at.covered == 0, "plan: its buckets cover ", at.position, " of ",
+                count, " parameters",
+                at.covered == 0 ? std::string() : str(" and ", at.covered, " elements of the next"));
 }
 
 std::string plan_table(const BucketPlan& plan, std::span<const ParameterInfo> parameters) {
@@ -81,56 +114,13 @@ std::string plan_table(const BucketPlan& plan, std::span<const ParameterInfo> pa
     out += fmt::format("{:>6}  {:>6}  {:>10.3f}  {:<5}  {}", b, bucket.range.count(),
                        static_cast<double>(bucket.bytes) / kMiB, name(bucket.dtype),
                        name_at(bucket.range.begin));
+    if (bucket.is_part()) out += fmt::format(" [{}, {})", bucket.part.begin, bucket.part.end);
     if (bucket.range.count() > 1) out += " ... " + name_at(bucket.range.end - 1);
     out += '\n';
     total += bucket.bytes;
   }
   return out + fmt::format("{:>6}  {:>6}  {:>10.3f}\n", "all", plan.order.size(),
                            static_cast<double>(total) / kMiB);
-}
-
-std::string plan_to_json(const BucketPlan& plan, std::span<const ParameterInfo> parameters) {
-  nlohmann::ordered_json json{{"rule", plan.rule}, {"buckets", nlohmann::ordered_json::array()}};
-  for (const BucketSpec& bucket : plan.buckets) {
-    nlohmann::ordered_json names = nlohmann::ordered_json::array();
-    for (int i = bucket.range.begin; i < bucket.range.end; ++i)
-      names.push_back(info(parameters, plan.order[static_cast<std::size_t>(i)]).name);
-    json["buckets"].push_back(
-        {{"bytes", bucket.bytes}, {"dtype", name(bucket.dtype)}, {"parameters", names}});
-  }
-  return json.dump(1) + "\n";
-}
-
-BucketPlan plan_from_json(const std::string& text, std::span<const ParameterInfo> parameters) {
-  std::unordered_map<std::string, int> index;
-  for (std::size_t i = 0; i < parameters.size(); ++i) index[parameters[i].name] = static_cast<int>(i);
-  BucketPlan plan;
-  try {
-    const auto json = nlohmann::json::parse(text);
-    plan.rule = json.at("rule").get<std::string>();
-    for (const auto& bucket : json.at("buckets")) {
-      BucketSpec spec{.range = {static_cast<int>(plan.order.size()), 0},
-                      .bytes = bucket.at("bytes").get<std::int64_t>(),
-                      .dtype = DType::f32};
-      const auto dtype_name = bucket.at("dtype").get<std::string>();
-      const auto known =
-          std::find_if(kAllDTypes.begin(), kAllDTypes.end(), [&](DType d) { return name(d) == dtype_name; });
-      BRIGADE_CHECK(known != kAllDTypes.end(), "plan: unknown dtype \"", dtype_name, "\"");
-      spec.dtype = *known;
-      for (const auto& parameter : bucket.at("parameters")) {
-        const auto found = index.find(parameter.get<std::string>());
-        BRIGADE_CHECK(found != index.end(), "plan: the model has no parameter \"",
-                      parameter.get<std::string>(), "\"");
-        plan.order.push_back(found->second);
-      }
-      spec.range.end = static_cast<int>(plan.order.size());
-      plan.buckets.push_back(spec);
-    }
-  } catch (const nlohmann::json::exception& error) {
-    fail(str("plan: not a bucket plan; ", error.what()));
-  }
-  check_plan(plan, parameters);
-  return plan;
 }
 
 }  // namespace brigade::dist

@@ -17,14 +17,16 @@ std::unique_ptr<GradSync> make(BucketReducer& reducer) {
 
 using Parameters = std::span<const ParameterInfo>;
 
+std::vector<int> order_of(Parameters parameters, const PlanOptions& options) {
+  return make_order(options.order, parameters, options.observed);
+}
+
 BucketPlan per_parameter(Parameters parameters, const PlanOptions& options) {
-  return plan_per_parameter(parameters, make_order(options.order, parameters));
+  return coalesce_small(plan_per_parameter(parameters, order_of(parameters, options)),
+                        options.caps.min_bytes);
 }
 BucketPlan flat(Parameters parameters, const PlanOptions& options) {
-  return plan_flat(parameters, make_order(options.order, parameters));
-}
-BucketPlan by_rule(Parameters parameters, const PlanOptions& options) {
-  return plan_rule(options.rule).make(parameters, options);
+  return plan_flat(parameters, order_of(parameters, options));
 }
 
 constexpr std::array kStrategies{
@@ -32,7 +34,7 @@ constexpr std::array kStrategies{
     Strategy{"flat", "after backward, one all-reduce for everything", flat, make<AfterBackwardSync>},
     Strategy{"per_parameter", "during backward, one asynchronous all-reduce a parameter", per_parameter,
              make<BucketedSync>},
-    Strategy{"bucketed", "during backward, one asynchronous all-reduce a bucket", by_rule,
+    Strategy{"bucketed", "during backward, one asynchronous all-reduce a bucket", make_plan,
              make<BucketedSync>},
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tests/dist/bucket_plan_test.cpp - plans as data: caps, coverage, text and JSON (case A06).
+// tests/dist/bucket_plan_test.cpp - plans as data: caps, coverage, parts and tables (case A06). As JSON:
+// tests/dist/plan_json_test.cpp.
 #include <cmath>
 #include <limits>
 
@@ -84,21 +85,18 @@ TEST_CASE("a zero-element parameter rides along", "[dist][plan]") {
   REQUIRE(plan.buckets[0].range.count() == 2);
 }
 
-TEST_CASE("a plan survives JSON and its table names every bucket", "[dist][plan]") {
+TEST_CASE("the table names every bucket, and the elements of a part", "[dist][plan]") {
   const BucketPlan plan = plan_by_size(kModel, reverse_order(kModel), {.bytes = 480, .first_bytes = 100});
-  REQUIRE(plan_from_json(plan_to_json(plan, kModel), kModel) == plan);
   REQUIRE_THAT(plan_table(plan, kModel),
                ContainsSubstring("bn.bias ... conv.weight") && ContainsSubstring("fc.bias"));
+  const BucketPlan split =
+      plan_by_size(kModel, reverse_order(kModel), {.bytes = 1024, .first_bytes = 100}, Oversize::split);
+  REQUIRE_THAT(plan_table(split, kModel),
+               ContainsSubstring("fc.weight [0, 256)") && ContainsSubstring("fc.weight [256, 500)"));
 }
 
 TEST_CASE("a plan that does not fit the model is refused", "[dist][plan][error]") {
   BucketPlan plan = plan_flat(kModel, reverse_order(kModel));
-  SECTION("an unknown name") {
-    auto other = kModel;
-    other[0].name = "conv1.weight";
-    REQUIRE_THROWS_WITH(plan_from_json(plan_to_json(plan, kModel), other),
-                        ContainsSubstring("no parameter \"conv.weight\""));
-  }
   SECTION("another size") {
     auto other = kModel;
     other[0].bytes = 404;
@@ -113,8 +111,62 @@ TEST_CASE("a plan that does not fit the model is refused", "[dist][plan][error]"
     plan.buckets[0].bytes = 2100;
     REQUIRE_THROWS_WITH(check_plan(plan, kModel), ContainsSubstring("cover 4 of 5"));
   }
-  SECTION("not JSON, or JSON of another shape") {
-    REQUIRE_THROWS_WITH(plan_from_json("{", kModel), ContainsSubstring("not a bucket plan"));
-    REQUIRE_THROWS_WITH(plan_from_json("[1]", kModel), ContainsSubstring("not a bucket plan"));
+}
+
+TEST_CASE("parts that do not cover their parameter in order are refused", "[dist][plan][error]") {
+  // fc.bias; fc.weight [0, 256) and [256, 500); the rest.
+  BucketPlan plan =
+      plan_by_size(kModel, reverse_order(kModel), {.bytes = 1024, .first_bytes = 100}, Oversize::split);
+  check_plan(plan, kModel);
+  REQUIRE(plan.buckets.size() == 4);
+  BucketSpec &first = plan.buckets[1], &second = plan.buckets[2];
+  SECTION("a gap") {
+    second.part.begin = 272;
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel),
+                        ContainsSubstring("bucket 2 must continue \"fc.weight\" at element 256 of 500"));
+  }
+  SECTION("an overlap") {
+    second.part.begin = 240;
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel), ContainsSubstring("must continue \"fc.weight\""));
+  }
+  SECTION("another order") {
+    std::swap(first, second);
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel), ContainsSubstring("at element 0 of 500; got [256, 500)"));
+  }
+  SECTION("beyond the end") {
+    second.part.end = 501;
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel), ContainsSubstring("got [256, 501)"));
+  }
+  SECTION("the last part missing") {
+    plan.buckets.erase(plan.buckets.begin() + 2);
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel), ContainsSubstring("must start at position 1"));
+    plan.buckets.pop_back();
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel),
+                        ContainsSubstring("cover 1 of 5 parameters and 256 elements of the next"));
+  }
+  SECTION("all of it after a part of it") {
+    second = {.range = {1, 2}, .bytes = 2000, .dtype = DType::f32, .part = {}};
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel), ContainsSubstring("at element 256; got all of it"));
+  }
+  SECTION("a part that is everything") {
+    plan.buckets.erase(plan.buckets.begin() + 2);
+    first.part.end = 500;
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel), ContainsSubstring("is no part"));
+  }
+  SECTION("a part that is nothing") {
+    second.part.end = 256;
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel), ContainsSubstring("got [256, 256)"));
+  }
+  SECTION("a cut off the grid") {
+    first.part.end = second.part.begin = 250;
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel), ContainsSubstring("multiple of 16 elements"));
+  }
+  SECTION("several parameters") {
+    first.range.end = 3;
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel), ContainsSubstring("must hold one parameter; got 2"));
+  }
+  SECTION("wrong bytes") {
+    first.bytes = 2000;
+    REQUIRE_THROWS_WITH(check_plan(plan, kModel), ContainsSubstring("holds 1024 bytes; it says 2000"));
   }
 }
