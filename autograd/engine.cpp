@@ -186,9 +186,13 @@ class BackwardTask {
   // Tells every observer which of its leaves this backward will reach.
   void announce() {
     std::vector<std::vector<Variable>> reached;
+    std::vector<Variable> unobserved;
     for (const Variable& leaf : reached_) {
       const auto observer = leaf.impl()->observer.lock();
-      if (!observer) continue;
+      if (!observer) {
+        unobserved.push_back(leaf);
+        continue;
+      }
       const auto at = std::find(observers_.begin(), observers_.end(), observer);
       const auto index = static_cast<std::size_t>(at - observers_.begin());
       if (at == observers_.end()) {
@@ -198,7 +202,9 @@ class BackwardTask {
       reached[index].push_back(leaf);
     }
     const std::uint64_t label = root_.is_leaf() ? 0 : root_.impl()->node->label;
-    for (std::size_t i = 0; i < observers_.size(); ++i) observers_[i]->before_backward(reached[i], label);
+    for (std::size_t i = 0; i < observers_.size(); ++i)
+      observers_[i]->before_backward(
+          {.root = root_, .reached = reached[i], .unobserved = unobserved, .label = label});
   }
 
   void run_node(Node& node);

@@ -15,15 +15,21 @@ namespace brigade {
 class Node;
 class Variable;
 
+/// What an observer hears before the first gradient of a backward is computed.
+struct BackwardStart {
+  const Variable& root;  ///< What backward() was called on: the loss.
+  /// The leaves attached to this observer that will be given a gradient, each once: unused ones are known here, for free.
+  std::span<const Variable> reached;
+  std::span<const Variable> unobserved;  ///< The leaves that will be given a gradient and have no observer.
+  std::uint64_t label = 0;               ///< See GraphLabel.
+};
+
 /// Watches the backwards that reach the leaves it is attached to: DDP is one. Calls come on the thread that
 /// runs backward. An exception from any of them ends the backward.
 class BackwardObserver {
  public:
   virtual ~BackwardObserver() = default;
-  /// Before the first gradient is computed. `reached`: the leaves attached to this observer
-  /// that this backward will give a gradient, each once: unused parameters are known here, for
-  /// free. `label`: see GraphLabel.
-  virtual void before_backward(std::span<const Variable> reached, std::uint64_t label) = 0;
+  virtual void before_backward(const BackwardStart& start) = 0;
   /// The last contribution to `leaf` has been added; after its post-accumulate hooks.
   virtual void grad_ready(const Variable& leaf) = 0;
   /// All gradients are in place.

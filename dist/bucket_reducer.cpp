@@ -1,30 +1,108 @@
 // SPDX-License-Identifier: MIT
-// dist/bucket_reducer.cpp - the life of a bucket.
+// dist/bucket_reducer.cpp - the life of a bucket. Read next: dist/strategies/bucketed.cpp.
 #include "dist/bucket_reducer.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "dist/scale.h"
+#include "kernels/ops.h"
 
 namespace brigade::dist {
 
-BucketReducer::BucketReducer(ProcessGroup& group, optim::FlatParameters& parameters, const BucketPlan& plan,
-                             Ledger& ledger)
-    : group_(&group), parameters_(&parameters), ledger_(&ledger) {
+// What one launched bucket does on the communication stream.
+struct BucketReducer::Reduction {
+  std::shared_ptr<optim::FlatParameters> parameters;
+  std::shared_ptr<CommHook> hook;
+  std::shared_ptr<Step> step;
+  ReducerOptions options;
+  int rank = 0, bucket = 0;
+  optim::Range range;
+  bool completes =
+      true;  // False for all parts of a split parameter but the last: its norm needs all of them.
+  std::int64_t begin = 0;
+  Tensor gradients;
+
+  // Before the ranks meet.
+  void prepare() {
+    if (options.look_for_non_finite && !all_finite(gradients)) {
+      note({Finding::Kind::not_finite, first_not_finite(), bucket});
+      scale(gradients, 0);  // The step is lost, but a hook that keeps errors back must not keep this.
+    }
+    const double factor = step->roll_call->scale(rank);
+    if (factor != 1) scale(gradients, factor);
+  }
+
+  void run(Transport& transport) {
+    HookBucket what{*parameters, range, begin, begin + gradients.numel(), gradients, step->number};
+    const HookReport report = hook->mean(what, transport);
+    step->wire_bytes[static_cast<std::size_t>(bucket)] = report.wire_bytes;
+    if (report.overflow >= 0) note({Finding::Kind::overflow, report.overflow, bucket});
+    if (!options.norms || !completes) return;
+    for (int i = range.begin; i < range.end; ++i)
+      step->squares[static_cast<std::size_t>(i)] =
+          ops::sum_of_squares(parameters->at(i).variable.grad_memory());
+  }
+
+  void note(const Finding& found) {
+    if (step->finding->kind == Finding::Kind::none) *step->finding = found;
+  }
+
+  std::int64_t first_not_finite() const {
+    for (int i = range.begin; i < range.end; ++i)
+      if (!all_finite(parameters->at(i).variable.grad_memory())) return i;
+    return range.begin;
+  }
+};
+
+BucketReducer::BucketReducer(ProcessGroup& group, std::shared_ptr<optim::FlatParameters> parameters,
+                             const BucketPlan& plan, std::shared_ptr<CommHook> hook, Ledger& ledger,
+                             ReducerOptions options)
+    : group_(&group),
+      parameters_(std::move(parameters)),
+      hook_(std::move(hook)),
+      ledger_(&ledger),
+      options_(options) {
   for (const BucketSpec& spec : plan.buckets) {
     const int index = bucket_count();
-    std::string label = str("bucket ", index, " (", parameters.at(spec.range.begin).name);
+    std::string label = str("bucket ", index, " (", parameters_->at(spec.range.begin).name);
     if (spec.range.count() > 1) label += str(" + ", spec.range.count() - 1, " more");
-    buckets_.push_back({spec, label + ")", parameters.gradients(spec.range), 0, {}, {}});
-    bucket_of_.insert(bucket_of_.end(), static_cast<std::size_t>(spec.range.count()), index);
+    if (spec.is_part()) label += str(" [", spec.part.begin, ", ", spec.part.end, ")");
+    Tensor gradients = parameters_->gradients(spec.range);
+    if (spec.is_part()) gradients = gradients.slice(0, spec.part.begin, spec.part.end);
+    buckets_.push_back({.spec = spec,
+                        .label = label + ")",
+                        .begin = spec.part.begin,
+                        .gradients = gradients,
+                        .missing = 0,
+                        .work = {},
+                        .waited = false,
+                        .record = {}});
+    for (int i = spec.range.begin; i < spec.range.end; ++i) {
+      if (i == static_cast<int>(buckets_of_.size())) buckets_of_.push_back({index, index});
+      buckets_of_[static_cast<std::size_t>(i)].end = index + 1;
+    }
   }
-  ready_.resize(bucket_of_.size());
+  ready_.resize(buckets_of_.size());
 }
 
-void BucketReducer::begin() {
+void BucketReducer::begin(std::shared_ptr<const RollCall> roll_call) {
+  StepRecord& record = ledger_->current();
+  step_ = std::make_shared<Step>();
+  step_->number = record.step;
+  step_->roll_call = std::move(roll_call);
+  step_->squares.resize(ready_.size());
+  step_->wire_bytes.resize(buckets_.size());
   for (Bucket& bucket : buckets_) {
     bucket.missing = bucket.spec.range.count();
     bucket.work = Work();
+    bucket.waited = false;
     bucket.record = {.bucket = static_cast<int>(&bucket - buckets_.data()), .bytes = bucket.spec.bytes};
   }
   ready_.assign(ready_.size(), false);
-  ledger_->current().ready.assign(ready_.size(), Clock::time_point{});
+  pending_ = static_cast<int>(ready_.size());
+  record.ready.assign(ready_.size(), Clock::time_point{});
 }
 
 void BucketReducer::mark_ready(int position) {
@@ -32,18 +110,45 @@ void BucketReducer::mark_ready(int position) {
   BRIGADE_CHECK(!ready_[at], "bucket reducer: gradient of \"", parameters_->at(position).name,
                 "\" became ready twice");
   ready_[at] = true;
-  Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[at])];
-  bucket.record.last_ready = Clock::now();
-  ledger_->current().ready[at] = bucket.record.last_ready;
-  if (bucket.missing-- == bucket.spec.range.count()) bucket.record.first_ready = bucket.record.last_ready;
+  --pending_;
+  const auto now = Clock::now();
+  ledger_->current().ready[at] = now;
+  for (int b = buckets_of_[at].begin; b < buckets_of_[at].end; ++b) {
+    Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    bucket.record.last_ready = now;
+    if (bucket.missing-- == bucket.spec.range.count()) bucket.record.first_ready = now;
+  }
+}
+
+int BucketReducer::first_pending() const {
+  const auto found = std::find(ready_.begin(), ready_.end(), false);
+  return found == ready_.end() ? -1 : static_cast<int>(found - ready_.begin());
 }
 
 void BucketReducer::launch(int index) {
   Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
   BRIGADE_CHECK(bucket.missing == 0, "bucket reducer: ", bucket.label, " was launched with ", bucket.missing,
                 " gradients missing");
-  parameters_->clear_absent(bucket.spec.range);
-  bucket.work = group_->all_reduce(bucket.gradients, Reduce::mean, bucket.label);
+  const optim::Range range = bucket.spec.range, parts = buckets_of_[static_cast<std::size_t>(range.begin)];
+  if (!bucket.spec.is_part() || index == parts.begin) parameters_->clear_absent(range);
+  const auto reduction = std::make_shared<Reduction>(Reduction{.parameters = parameters_,
+                                                               .hook = hook_,
+                                                               .step = step_,
+                                                               .options = options_,
+                                                               .rank = group_->rank(),
+                                                               .bucket = index,
+                                                               .range = range,
+                                                               .completes = index == parts.end - 1,
+                                                               .begin = bucket.begin,
+                                                               .gradients = bucket.gradients});
+  bucket.gradients.bump_version();
+  bucket.work = group_->run({.operation = "all_reduce",
+                             .tensor = bucket.gradients,
+                             .op = Reduce::mean,
+                             .prepare = [reduction] { reduction->prepare(); },
+                             .run = [reduction](Transport& transport) { reduction->run(transport); },
+                             .agreed = true},
+                            bucket.label);
 }
 
 void BucketReducer::drain() {
@@ -52,6 +157,7 @@ void BucketReducer::drain() {
 
 void BucketReducer::wait(int index) {
   Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
+  if (std::exchange(bucket.waited, true)) return;
   const auto before = Clock::now();
   bucket.work.wait();
   bucket.record.waited = Clock::now() - before;
@@ -59,7 +165,20 @@ void BucketReducer::wait(int index) {
   bucket.record.launch = times.launch;
   bucket.record.start = times.start;
   bucket.record.end = times.end;
+  bucket.record.wire_bytes = step_->wire_bytes[static_cast<std::size_t>(index)];
+  if (options_.norms)
+    for (int i = bucket.spec.range.begin; i < bucket.spec.range.end; ++i)
+      bucket.record.square_norm += step_->squares[static_cast<std::size_t>(i)];
   ledger_->current().buckets.push_back(bucket.record);
+}
+
+std::vector<Finding> BucketReducer::finish() {
+  // Queued before anything is waited for, so that it follows the last bucket at once.
+  std::optional<Verdict> verdict;
+  if (options_.look_for_non_finite && group_->size() > 1) verdict.emplace(*group_, step_->finding);
+  for (int bucket = 0; bucket < bucket_count(); ++bucket) wait(bucket);
+  if (verdict) return verdict->wait();
+  return {*step_->finding};
 }
 
 }  // namespace brigade::dist

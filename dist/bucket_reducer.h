@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: MIT
 // dist/bucket_reducer.h - what all strategies share: buckets that fill, launch once, are waited for,
-// and leave their times in the ledger. A strategy (dist/grad_sync.h) only decides *when* to launch.
-// Read before: dist/bucket_plan.h, dist/process_group.h.
+// and leave their times in the ledger. A strategy (dist/grad_sync.h) only decides *when* to launch, a hook
+// (dist/comm_hook.h) *what* travels. Read before: dist/bucket_plan.h, dist/process_group.h, dist/roll_call.h.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "dist/bucket_plan.h"
+#include "dist/comm_hook.h"
+#include "dist/doctor.h"
 #include "dist/ledger.h"
 #include "dist/process_group.h"
+#include "dist/roll_call.h"
 #include "nn/optim/flat_parameters.h"
 
 namespace brigade::dist {
+
+/// What happens on the communication stream besides the collective itself.
+struct ReducerOptions {
+  /// Look at this rank's gradients before they travel: one pass over the bucket. What is not finite counts as zero, so
+  /// that nothing spreads, and all ranks learn of it from the verdict.
+  bool look_for_non_finite = true;
+  bool norms = false;  ///< Take the norm of each reduced gradient.
+};
 
 /// The buckets of one rank during one backward.
 ///
@@ -20,14 +32,16 @@ namespace brigade::dist {
 /// The mean over ranks is taken in place, in gradient memory: nothing is packed, copied or unpacked.
 class BucketReducer {
  public:
-  /// All of them must outlive the reducer. `plan` must fit `parameters` (see check_plan).
-  BucketReducer(ProcessGroup& group, optim::FlatParameters& parameters, const BucketPlan& plan,
-                Ledger& ledger);
+  /// `group` and `ledger` must outlive the reducer; calls under way keep the others alive. `plan` must fit `parameters`
+  /// (see check_plan).
+  BucketReducer(ProcessGroup& group, std::shared_ptr<optim::FlatParameters> parameters,
+                const BucketPlan& plan, std::shared_ptr<CommHook> hook, Ledger& ledger,
+                ReducerOptions options = {});
 
   int bucket_count() const { return static_cast<int>(buckets_.size()); }
 
-  /// Starts a step, whose record the ledger has begun: every bucket is filling again.
-  void begin();
+  /// Starts a step, whose record the ledger has begun and whose roll call is queued: every bucket is filling again.
+  void begin(std::shared_ptr<const RollCall> roll_call);
   /// The gradient at `position` is final. Each position once a step (Error otherwise).
   void mark_ready(int position);
   bool complete(int bucket) const { return buckets_[static_cast<std::size_t>(bucket)].missing == 0; }
@@ -35,9 +49,17 @@ class BucketReducer {
   void launch(int bucket);
   /// Blocks until the result of a launched bucket is in place.
   void wait(int bucket);
+  /// Every bucket is launched: waits for those nobody has waited for, and learns what each rank found in its gradients.
+  std::vector<Finding> finish();
   /// Blocks until no launched bucket is under way, failed or not: after a backward that an exception ended, before the
   /// next one writes the same memory.
   void drain();
+
+  /// Sum of squares of each reduced gradient, by position, after finish(); ReducerOptions::norms.
+  const std::vector<double>& squares() const { return step_->squares; }
+  /// Positions not ready yet, and the first of them (-1: none).
+  int pending() const { return pending_; }
+  int first_pending() const;
 
   /// "bucket 2 (layer4.1.conv2.weight + 5 more)": for errors and the ledger.
   const std::string& label(int bucket) const { return buckets_[static_cast<std::size_t>(bucket)].label; }
@@ -46,18 +68,34 @@ class BucketReducer {
   struct Bucket {
     BucketSpec spec;
     std::string label;
-    Tensor gradients;  // Flat view over its range.
-    int missing = 0;   // Positions not ready yet.
+    std::int64_t begin = 0;  // Of `gradients` in the flat view over spec.range, in elements.
+    Tensor gradients;
+    int missing = 0;  // Positions not ready yet.
     Work work;
+    bool waited = false;
     BucketRecord record;
   };
+  // Of one backward, written on the communication stream, read when it is done.
+  struct Step {
+    std::int64_t number = 0;
+    std::shared_ptr<const RollCall> roll_call;
+    std::shared_ptr<Finding> finding = std::make_shared<Finding>();
+    std::vector<double> squares;           // By position.
+    std::vector<std::int64_t> wire_bytes;  // By bucket.
+  };
+  // What a queued call needs, kept alive by it.
+  struct Reduction;
 
   ProcessGroup* group_;
-  optim::FlatParameters* parameters_;
+  std::shared_ptr<optim::FlatParameters> parameters_;
+  std::shared_ptr<CommHook> hook_;
   Ledger* ledger_;
+  ReducerOptions options_;
   std::vector<Bucket> buckets_;
-  std::vector<int> bucket_of_;  // By position.
-  std::vector<bool> ready_;     // By position.
+  std::vector<optim::Range> buckets_of_;  // By position: several hold the parts of a split parameter.
+  std::vector<bool> ready_;               // By position.
+  int pending_ = 0;
+  std::shared_ptr<Step> step_;
 };
 
 }  // namespace brigade::dist

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 // dist/ddp.cpp - the observer that turns a backward into collectives.
-// Read before: dist/ddp.h, dist/strategies/bucketed.cpp. Read next: dist/process_group.h.
+// Read before: dist/ddp.h, dist/strategies/bucketed.cpp. Read next: dist/roll_call.cpp, dist/process_group.h.
 #include "dist/ddp.h"
 
 #include <atomic>
+#include <cmath>
+#include <cstring>
 #include <utility>
 
+#include "core/checksum.h"
+#include "dist/doctor.h"
+#include "dist/roll_call.h"
 #include "kernels/ops.h"
 
 namespace brigade::dist {
@@ -17,33 +22,8 @@ std::uint64_t unique_label() {
   return std::uint64_t{1} << (next++ % 64);
 }
 
-// One line a parameter and buffer: what must agree between ranks.
-std::string signature(const std::vector<nn::NamedParameter>& parameters,
-                      const std::vector<nn::NamedBuffer>& buffers) {
-  std::string out;
-  for (const auto& p : parameters)
-    out +=
-        str("parameter ", p.name, " ", p.variable.value(), p.variable.requires_grad() ? "" : " frozen", "\n");
-  for (const auto& b : buffers) out += str("buffer ", b.name, " ", b.tensor, "\n");
-  return out;
-}
-
-// Line `index` of `text`, or "nothing" behind its end.
-std::string line_at(const std::string& text, std::size_t index) {
-  std::size_t begin = 0;
-  for (; index > 0 && begin < text.size(); --index) begin = text.find('\n', begin) + 1;
-  return begin < text.size() ? text.substr(begin, text.find('\n', begin) - begin) : "nothing";
-}
-
-void check_same_model(ProcessGroup& group, const std::string& mine) {
-  const std::vector<std::string> all = group.all_gather_text(mine);
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    std::size_t index = 0;
-    while (line_at(all[rank], index) == line_at(all[0], index)) ++index;
-    fail(str("ddp: ranks built different models; first difference at index ", index, ": rank 0 has ",
-             line_at(all[0], index), ", rank ", rank, " has ", line_at(all[rank], index)));
-  }
+bool loss_is_finite(const Variable& root) {
+  return root.numel() != 1 || !is_floating(root.dtype()) || std::isfinite(root.item());
 }
 
 }  // namespace
@@ -51,14 +31,18 @@ void check_same_model(ProcessGroup& group, const std::string& mine) {
 class Ddp::Impl final : public BackwardObserver {
  public:
   Impl(std::vector<nn::NamedParameter> all, std::vector<nn::NamedBuffer> buffer_list,
-       ProcessGroup& process_group, const DdpOptions& options)
-      : group(process_group), unused(options.unused), buffers(std::move(buffer_list)), label(unique_label()) {
+       ProcessGroup& process_group, const DdpOptions& ddp_options)
+      : group(process_group), options(ddp_options), buffers(std::move(buffer_list)), label(unique_label()) {
+    report("wrapping the model");
     const Strategy& chosen = strategy(options.strategy);
     BRIGADE_CHECK(!all.empty(), "ddp: the model has no parameters");
+    BRIGADE_CHECK(options.check_every >= 0, "ddp: check_every must not be negative; got ",
+                  options.check_every);
+    BRIGADE_CHECK(options.clip_norm >= 0, "ddp: clip_norm must not be negative; got ", options.clip_norm);
     for (const auto& p : all)
       BRIGADE_CHECK(!p.variable.has_observer(), "ddp: parameter \"", p.name,
                     "\" belongs to another Ddp already; wrap a model once");
-    check_same_model(group, signature(all, buffers));
+    check_same_model(group, all, buffers);
 
     std::vector<nn::NamedParameter> trainable;
     for (const auto& p : all) (p.variable.requires_grad() ? trainable : frozen).push_back(p);
@@ -68,29 +52,46 @@ class Ddp::Impl final : public BackwardObserver {
     make_sync = chosen.make;
     plan = chosen.plan(infos, options.plan);
     check_plan(plan, infos);
-    parameters = std::make_unique<optim::FlatParameters>(trainable, plan.order);
+    parameters = std::make_shared<optim::FlatParameters>(trainable, plan.order);
+    hook = make_comm_hook(options.hook, *parameters, options.hook_options);
     use_plan();
-    if (plan_rule(options.plan.rule).replans) {
-      BRIGADE_CHECK(options.strategy == "bucketed", "ddp: plan \"", options.plan.rule,
-                    "\" needs strategy \"bucketed\"; got \"", options.strategy, "\"");
+    if (chosen.plans_by_rule && plan_rule(options.plan.rule).replans)
       replanner.emplace(group, infos, options.replan);
-    }
     broadcast_initial_state();
+    report("between steps");
   }
 
   // Buckets are ranges of flat memory that stays where it is: a new plan costs a few views.
   void use_plan() {
-    reducer = std::make_unique<BucketReducer>(group, *parameters, plan, ledger);
+    reducer = std::make_unique<BucketReducer>(
+        group, parameters, plan, hook, ledger,
+        ReducerOptions{.look_for_non_finite = options.non_finite != NonFinite::ignore,
+                       .norms = options.clip_norm > 0});
     sync = make_sync(*reducer);
+    texts = std::make_shared<const RollCallTexts>(
+        describe_calls(str("strategy ", options.strategy, ", comm hook ", options.hook, ", checks every ",
+                           options.check_every, " steps, plan epoch ", plan_epoch),
+                       plan, *parameters));
   }
 
   void broadcast_initial_state() {
     std::vector<Work> works;
-    for (const BucketSpec& bucket : plan.buckets)
-      works.push_back(group.broadcast(parameters->values(bucket.range), 0, "initial parameters"));
+    for (const auto& [range, dtype] : dtype_runs())
+      works.push_back(group.broadcast(parameters->values(range), 0, str("initial parameters, ", dtype)));
     for (const auto& p : frozen) works.push_back(group.broadcast(p.variable.value(), 0, p.name));
     for (const Work& work : works) work.wait();
     broadcast_buffers();
+  }
+
+  // Maximal ranges of one dtype.
+  std::vector<std::pair<optim::Range, DType>> dtype_runs() const {
+    std::vector<std::pair<optim::Range, DType>> runs;
+    for (int i = 0; i < parameters->count(); ++i) {
+      const DType dtype = parameters->at(i).variable.dtype();
+      if (runs.empty() || runs.back().second != dtype) runs.push_back({{i, i}, dtype});
+      runs.back().first.end = i + 1;
+    }
+    return runs;
   }
 
   void broadcast_buffers() {
@@ -101,50 +102,119 @@ class Ddp::Impl final : public BackwardObserver {
 
   // BackwardObserver
 
-  void before_backward(std::span<const Variable> reached, std::uint64_t root_label) override {
+  void before_backward(const BackwardStart& start) override {
+    syncing = no_sync_depth == 0 && (start.label & label) == 0;
     if (std::exchange(unfinished, false)) reducer->drain();
-    syncing = no_sync_depth == 0 && (root_label & label) == 0;
     if (!syncing) return;
-    unfinished = true;
-    if (replanner) {
-      if (auto next = replanner->before_step(plan)) {
-        plan = std::move(*next);
-        use_plan();  // Nothing is under way: the last backward waited for all buckets.
-      }
-    }
-    StepRecord& record = ledger.begin_step();
-    record.backward.begin = Clock::now();
-    group.begin_step(record.step);
-    reducer->begin();
-
-    // Gradients that are present from earlier micro-steps count as used too.
-    used = Tensor::zeros({parameters->count()}, DType::i32);
+    check_memory();
     std::vector<bool> awaited(static_cast<std::size_t>(parameters->count()));
-    for (const Variable& leaf : reached) awaited[static_cast<std::size_t>(position(leaf))] = true;
-    for (int i = 0; i < parameters->count(); ++i) {
-      const bool coming = awaited[static_cast<std::size_t>(i)];
-      used.data<std::int32_t>()[i] = coming || parameters->at(i).variable.grad().defined();
-      if (!coming) reducer->mark_ready(i);
-    }
-    used_work = group.all_reduce(used, Reduce::sum, "used parameters");
+    for (const Variable& leaf : start.reached) awaited[static_cast<std::size_t>(position(leaf))] = true;
+    refuse_replaced(start.unobserved, awaited);
+
+    RollCallEntry entry{.loss_finite = loss_is_finite(start.root), .weight = weight};
+    // Gradients that are present from earlier micro-steps count as used too.
+    entry.used = awaited;
+    for (int i = 0; i < parameters->count(); ++i)
+      if (parameters->at(i).variable.grad().defined()) entry.used[static_cast<std::size_t>(i)] = true;
+    begin(std::move(entry));
+    for (int i = 0; i < parameters->count(); ++i)
+      if (!awaited[static_cast<std::size_t>(i)]) reducer->mark_ready(i);
     sync->begin();
   }
 
   void grad_ready(const Variable& leaf) override {
     if (!syncing) return;
     reducer->mark_ready(position(leaf));
+    report("backward");
     sync->on_grad_ready();
   }
 
   void after_backward() override {
     if (!syncing) return;
     ledger.current().backward.end = Clock::now();
+    report("waiting for buckets");
+    roll_call->wait();
     sync->finish();
-    used_work.wait();
-    unfinished = false;
-    ledger.current().control = {used_work.times().start, used_work.times().end};
-    settle_unused();
+    const std::vector<Finding> findings = reducer->finish();
+    end();
+    judge(findings);
+    if (!step_skipped && options.clip_norm > 0) clip();
     if (replanner) replanner->after_step(ledger.last(), plan);
+    report("between steps");
+  }
+
+  // The same without a batch of our own.
+  bool backward_without_batch() {
+    if (std::exchange(unfinished, false)) reducer->drain();
+    check_memory();
+    parameters->zero_grad();
+    begin({.active = false,
+           .weight = 0,
+           .used = std::vector<bool>(static_cast<std::size_t>(parameters->count()))});
+    roll_call->wait();
+    if (roll_call->active() == 0) {
+      end();
+      report("between steps");
+      return false;
+    }
+    for (int i = 0; i < parameters->count(); ++i) reducer->mark_ready(i);
+    sync->begin();
+    syncing = true;
+    after_backward();
+    return true;
+  }
+
+  // Opens a step on every rank: its record, its plan, its roll call.
+  void begin(RollCallEntry entry) {
+    unfinished = true;
+    if (replanner) {
+      if (auto next = replanner->before_step(plan)) {
+        plan = std::move(*next);
+        ++plan_epoch;
+        use_plan();  // Nothing is under way: the last backward waited for all buckets.
+      }
+    }
+    StepRecord& record = ledger.begin_step();
+    record.backward.begin = record.backward.end = Clock::now();
+    group.begin_step(record.step);
+    entry.step = record.step;
+    entry.calls = texts->fingerprint();
+    entry.wishes = std::exchange(wishes, 0);
+    for (int i = 0; i < parameters->count(); ++i)
+      entry.frozen.push_back(!parameters->at(i).variable.requires_grad());
+    std::vector<std::uint64_t> sums;
+    if (options.check_every > 0 && record.step % options.check_every == 0 && group.size() > 1) {
+      sums = parameter_sums();
+      entry.sums = checksum(std::as_bytes(std::span(sums))) | 1;  // 0 means not compared.
+    }
+    roll_call = std::make_shared<RollCall>(group, entry, texts, std::move(sums));
+    reducer->begin(roll_call);
+    report("backward");
+  }
+
+  void end() {
+    unfinished = false;
+    ledger.current().control = {roll_call->times().start, roll_call->times().end};
+    ledger.current().control_bytes = roll_call->bytes();
+  }
+
+  std::vector<std::uint64_t> parameter_sums() const {
+    std::vector<std::uint64_t> sums;
+    for (int i = 0; i < parameters->count(); ++i) {
+      const Tensor& value = parameters->at(i).variable.value();
+      sums.push_back(
+          checksum(std::span<const std::byte>(value.raw(), static_cast<std::size_t>(value.bytes()))));
+    }
+    return sums;
+  }
+
+  // Somebody bound a parameter to other memory, by a second FlatParameters for example: ours would not reach it.
+  void check_memory() const {
+    for (int i = 0; i < parameters->count(); ++i)
+      BRIGADE_CHECK(
+          parameters->holds(i), "ddp: parameter \"", parameters->at(i).name,
+          "\" was moved to other memory after the model was wrapped; wrap again, and give optimizers "
+          "Ddp::parameters()");
   }
 
   int position(const Variable& leaf) const {
@@ -157,45 +227,92 @@ class Ddp::Impl final : public BackwardObserver {
     fail("ddp: backward reached a parameter that is not ours");
   }
 
-  // Now that every rank knows how many ranks used each parameter.
-  void settle_unused() {
-    std::string named;
-    int missing = 0;
+  // A leaf that nobody observes, in the shape of a parameter that suddenly takes no part: a module's parameter was
+  // replaced. (Other leaves, like an input that requires a gradient, are fine.)
+  void refuse_replaced(std::span<const Variable> unobserved, const std::vector<bool>& awaited) const {
+    for (const Variable& leaf : unobserved)
+      for (int i = 0; i < parameters->count(); ++i)
+        BRIGADE_CHECK(awaited[static_cast<std::size_t>(i)] || !parameters->at(i).variable.requires_grad() ||
+                          parameters->at(i).variable.shape() != leaf.shape(),
+                      "ddp: parameter \"", parameters->at(i).name,
+                      "\" takes no part, but another leaf of shape ", leaf.shape(),
+                      " does: was it replaced after the model was wrapped? wrap again");
+  }
+
+  // All ranks have the same findings and the same roll call: they throw, skip or go on alike.
+  void judge(const std::vector<Finding>& findings) {
+    const std::string found = describe_findings(findings, *roll_call, *parameters, options.hook);
+    step_skipped = !found.empty() && options.non_finite == NonFinite::skip;
+    if (!found.empty() && !step_skipped)
+      fail(str("ddp: step ", ledger.last().step, ": ", found, "; nothing was updated"));
     for (int i = 0; i < parameters->count(); ++i) {
-      const int users = used.data<std::int32_t>()[i];
       Variable variable = parameters->at(i).variable;
-      variable.set_grad_present(users > 0);
-      if (users == group.size()) continue;
-      if (++missing <= 5)
-        named += str(missing > 1 ? ", " : "", "\"", parameters->at(i).name, "\" (used on ", users, " of ",
-                     group.size(), " ranks)");
+      variable.set_grad_present(!step_skipped && roll_call->users(i) > 0);
     }
-    if (unused == UnusedParameters::zero || missing == 0) return;
-    if (missing > 5) named += str(" and ", missing - 5, " more");
-    fail(str("ddp: ", missing, " of ", parameters->count(), " parameters took no part in the loss: ", named,
-             "; use UnusedParameters::zero (--find-unused) if that is meant"));
+    const std::string half_frozen = describe_half_frozen(*roll_call, *parameters);
+    if (!half_frozen.empty())
+      fail(str("ddp: frozen on some ranks only: ", half_frozen, "; freeze on all ranks or on none"));
+    if (options.unused == UnusedParameters::zero) return;
+    const std::string idle = describe_unused(*roll_call, *parameters);
+    if (!idle.empty())
+      fail(str("ddp: ", idle, "; use UnusedParameters::zero (--find-unused) if that is meant"));
+  }
+
+  // As optim::clip_grad_norm() does it, with the sums that the communication stream has taken already.
+  void clip() {
+    double squares = 0;
+    for (const int i : parameters->in_registration_order())
+      squares += reducer->squares()[static_cast<std::size_t>(i)];
+    norm = std::sqrt(squares);
+    const double factor = options.clip_norm / (norm + 1e-6);
+    if (!std::isfinite(norm) || factor >= 1) return;
+    for (const auto& [range, dtype] : dtype_runs()) {
+      Tensor gradients = parameters->gradients(range);
+      ops::mul_(gradients, factor);
+    }
+  }
+
+  // What peers that wait for this rank will read.
+  void report(const char* phase) {
+    Progress progress;
+    std::strncpy(progress.phase, phase, sizeof progress.phase - 1);
+    if (reducer && ledger.steps_recorded() > 0) {
+      progress.step = ledger.last().step;
+      progress.pending = unfinished ? reducer->pending() : 0;
+      progress.gradients = parameters->count();
+      if (progress.pending > 0)
+        std::strncpy(progress.first_pending, parameters->at(reducer->first_pending()).name.c_str(),
+                     sizeof progress.first_pending - 1);
+    }
+    group.report(progress);
   }
 
   ProcessGroup& group;
-  UnusedParameters unused;
+  const DdpOptions options;
   std::vector<nn::NamedBuffer> buffers;
-  std::vector<nn::NamedParameter> frozen;
+  std::vector<nn::NamedParameter> frozen;  // When the model was wrapped.
   std::vector<ParameterInfo> infos;
   BucketPlan plan;
+  std::int64_t plan_epoch = 0;
+  std::shared_ptr<const RollCallTexts> texts;  // What a backward calls.
   Ledger ledger;
-  std::unique_ptr<optim::FlatParameters> parameters;
+  std::shared_ptr<optim::FlatParameters> parameters;
+  std::shared_ptr<CommHook> hook;
   std::unique_ptr<BucketReducer> reducer;
   std::unique_ptr<GradSync> (*make_sync)(BucketReducer& reducer) = nullptr;
   std::unique_ptr<GradSync> sync;
   std::optional<Replanner> replanner;
   const std::uint64_t label;
   int no_sync_depth = 0;
+  double weight = 1;
+  std::uint64_t wishes = 0;  // Of this rank, not yet told.
 
-  // During one backward.
+  // Of the backward that runs, or of the last one.
   bool syncing = false;
   bool unfinished = false;  // Stays true if an exception ends it with buckets under way.
-  Tensor used;              // i32 by position: on how many ranks the parameter takes part.
-  Work used_work;
+  bool step_skipped = false;
+  double norm = 0;
+  std::shared_ptr<RollCall> roll_call;
 };
 
 Ddp::Ddp(std::vector<nn::NamedParameter> parameters, std::vector<nn::NamedBuffer> buffers,
@@ -215,6 +332,22 @@ const std::vector<ParameterInfo>& Ddp::parameter_infos() const { return impl_->i
 const Ledger& Ddp::ledger() const { return impl_->ledger; }
 ProcessGroup& Ddp::group() const { return impl_->group; }
 void Ddp::broadcast_buffers() { impl_->broadcast_buffers(); }
+
+void Ddp::set_weight(double weight) {
+  BRIGADE_CHECK(std::isfinite(weight) && weight >= 0, "ddp: a weight must be finite and not negative; got ",
+                weight);
+  impl_->weight = weight;
+}
+bool Ddp::backward_without_batch() { return impl_->backward_without_batch(); }
+void Ddp::propose(Decision decision) { impl_->wishes |= static_cast<std::uint64_t>(decision); }
+bool Ddp::agreed(Decision decision) const {
+  return impl_->roll_call && impl_->roll_call->wished(static_cast<std::uint64_t>(decision));
+}
+bool Ddp::skipped() const { return impl_->step_skipped; }
+double Ddp::grad_norm() const {
+  BRIGADE_CHECK(impl_->options.clip_norm > 0, "ddp: grad_norm is taken only if clip_norm is set");
+  return impl_->norm;
+}
 
 Ddp::NoSync::NoSync(std::shared_ptr<Impl> impl) : impl_(std::move(impl)), label_(impl_->label) {
   ++impl_->no_sync_depth;

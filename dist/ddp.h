@@ -18,24 +18,44 @@
 #include <vector>
 
 #include "autograd/no_grad.h"
+#include "dist/comm_hook.h"
 #include "dist/grad_sync.h"
 #include "dist/replanner.h"
 
 namespace brigade::dist {
 
-/// What happens when a parameter takes no part in the loss on some rank. Either way all ranks know, by one small
-/// collective that rides along with backward.
+/// What happens when a parameter takes no part in the loss on some rank. Either way all ranks know, by the roll call
+/// that rides along with backward.
 ///
 /// error  All ranks throw the same Error at the end of that backward, naming the parameters and how many
 ///        ranks used them.
 /// zero   It counts as zero on ranks that did not use it; if no rank did, it has no gradient and is not updated.
 enum class UnusedParameters : std::uint8_t { error, zero };
 
+/// What happens when a rank's own gradient is infinite or NaN, or does not fit the type that a comm hook sends. All ranks
+/// know before any of them can update a parameter.
+///
+/// error   All ranks throw the same Error out of that backward, naming rank, step, parameter and bucket.
+/// skip    All ranks end the backward without any gradient, so that an optimizer changes nothing; see skipped().
+/// ignore  Nobody looks.
+enum class NonFinite : std::uint8_t { error, skip, ignore };
+
+/// What one rank may want and all ranks then do together: see Ddp::propose().
+enum class Decision : std::uint64_t { stop = 1, save = 2 };
+
 struct DdpOptions {
   std::string strategy = "bucketed";
   PlanOptions plan = {};
-  ReplanOptions replan = {};  ///< Used if plan.rule is one that re-plans ("auto").
+  ReplanOptions replan = {};      ///< Used if plan.rule is one that re-plans ("auto").
+  std::string hook = "none";      ///< What travels: a name of comm_hooks().
+  HookOptions hook_options = {};  ///< Where to divide, among others.
   UnusedParameters unused = UnusedParameters::error;
+  NonFinite non_finite = NonFinite::error;
+  /// Scale the mean gradient down to this global norm; 0: off. Bucket by bucket, norms are taken on the communication
+  /// stream while later buckets are still computed. The result equals optim::clip_grad_norm().
+  double clip_norm = 0;
+  /// Compare a checksum of all parameters between ranks every so many steps; 0: never.
+  std::int64_t check_every = 100;
 };
 
 /// Averages gradients over the ranks of a group at each backward that reaches its parameters.
@@ -45,6 +65,9 @@ struct DdpOptions {
 /// naming the first difference on every rank.
 ///
 /// A parameter used several times is reduced once, after its last use. Several forwards before one backward are fine.
+/// One frozen later on all ranks is left alone from then on; one unfrozen, frozen on some ranks only, replaced by another
+/// or moved elsewhere in memory after construction is refused by name: it would drift apart.
+///
 /// Throws CommError out of backward() when a peer is lost. Another exception in the middle of backward leaves buckets
 /// under way; the next backward waits for them first.
 class Ddp {
@@ -81,6 +104,29 @@ class Ddp {
     GraphLabel label_;
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(impl_); }
+
+  // Ranks that do not have the same amount of data.
+
+  /// From the next backward on this rank's gradient counts in proportion to `weight` (finite, not negative): with the
+  /// number of samples behind each rank's mean loss, the mean over ranks is exactly that over all samples. Initially 1.
+  void set_weight(double weight);
+  /// For a rank that has no batch while others may have one: takes part in their backward with weight 0 and ends with
+  /// the same gradients, so that it must go on to the optimizer as they do. Returns false, without gradients, when no
+  /// rank had a batch: then all are done. Blocks.
+  ///
+  ///   while (batch ? (backward(loss(*batch)), true) : ddp.backward_without_batch()) { optimizer.step(); … }
+  bool backward_without_batch();
+
+  // Decisions of all ranks. They travel with the roll call of a backward.
+
+  /// This rank wants `decision` to be taken; told to the others in its next synchronised backward.
+  void propose(Decision decision);
+  /// After a synchronised backward: whether some rank had proposed it, the same answer on every rank.
+  bool agreed(Decision decision) const;
+  /// After a synchronised backward: all ranks dropped its gradients (NonFinite::skip).
+  bool skipped() const;
+  /// Norm of the mean gradient before clipping, after a synchronised backward; needs DdpOptions::clip_norm.
+  double grad_norm() const;
 
   /// Gives every rank rank 0's buffers (batch norm's running statistics), which ranks otherwise keep for
   /// themselves: call before evaluation or saving. Collective; blocks.

@@ -24,7 +24,7 @@ class GradSync {
   virtual void begin() {}
   /// One more gradient was marked ready.
   virtual void on_grad_ready() {}
-  /// Backward has computed everything: launch what is left, return when every bucket is reduced.
+  /// Backward has computed everything: launch what is left. Need not wait: BucketReducer::finish() does.
   virtual void finish() = 0;
 };
 
@@ -33,6 +33,7 @@ struct Strategy {
   std::string_view description;  ///< One line for --help.
   BucketPlan (*plan)(std::span<const ParameterInfo> parameters, const PlanOptions& options);
   std::unique_ptr<GradSync> (*make)(BucketReducer& reducer);
+  bool plans_by_rule = false;  ///< `plan` follows PlanOptions::rule, which may be one that re-plans.
 };
 
 std::span<const Strategy> strategies();

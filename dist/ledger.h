@@ -29,6 +29,8 @@ struct BucketRecord {
   Clock::time_point first_ready{}, last_ready{};  ///< Its first and last gradient were accumulated.
   Clock::time_point launch{}, start{}, end{};     ///< Queued; begun and finished on the communication stream.
   Clock::duration waited{};                       ///< The compute thread stood still for it.
+  std::int64_t wire_bytes = 0;                    ///< HookReport::wire_bytes.
+  double square_norm = 0;                         ///< Sum of squares of the reduced gradients, if norms are taken.
 };
 
 /// One synchronised backward.
@@ -38,7 +40,8 @@ struct StepRecord {
   std::vector<BucketRecord> buckets;  ///< In launch order.
   /// When each gradient was final, by position; `backward.begin` if unused.
   std::vector<Clock::time_point> ready;
-  Interval control;  ///< The small collective in which ranks agree on used parameters.
+  Interval control;                ///< The roll call (dist/roll_call.h)…
+  std::int64_t control_bytes = 0;  ///< … and its size.
 
   Clock::duration communication() const;  ///< Union of [start, end] over buckets.
   Clock::duration hidden() const;         ///< Part of it inside `backward`.

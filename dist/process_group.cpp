@@ -49,7 +49,7 @@ void check_blocks(const char* operation, const char* small_name, const Tensor& s
 }
 
 // Every rank gets every rank's record and compares them alike: all of them throw or none does.
-void compare_calls(Transport& transport, GroupState& group, const CallRecord& mine) {
+void compare_calls(Transport& transport, const CallRecord& mine) {
   const auto bytes = static_cast<std::int64_t>(sizeof(CallRecord));
   const Tensor sent = Tensor::empty({bytes}, DType::u8);
   Tensor received = Tensor::empty({bytes * transport.size()}, DType::u8);
@@ -58,10 +58,7 @@ void compare_calls(Transport& transport, GroupState& group, const CallRecord& mi
   std::vector<CallRecord> calls(static_cast<std::size_t>(transport.size()));
   std::memcpy(calls.data(), received.raw(), static_cast<std::size_t>(received.bytes()));
   const std::string mismatch = describe_mismatch(calls);
-  if (mismatch.empty()) return;
-  // fail(), not abort(): all ranks know, none has sent data, so nobody needs to be interrupted.
-  group.fail(str("the ranks' calls differ: ", mismatch, "; sequence ", mine.sequence));
-  throw CommError(str("the ranks' calls differ: ", mismatch));
+  if (!mismatch.empty()) throw AgreedError(str("the ranks' calls differ: ", mismatch));
 }
 
 }  // namespace
@@ -148,6 +145,9 @@ Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition)
         work->times.start = Clock::now();  // Waiting for a late rank is no communication.
       }
       run(*group.transport);
+    } catch (const AgreedError& e) {
+      work->error = str(group.who, ": ", work->what, ": ", e.what());
+      group.fail(*work->error);
     } catch (const std::exception& e) {
       const std::string reason = str(group.who, ": ", work->what, ": ", e.what());
       work->error = reason;
@@ -160,23 +160,46 @@ Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition)
   return Work(work);
 }
 
-Work ProcessGroup::collective(const char* operation, const Tensor* shown, Reduce op, int root,
-                              std::string label, Run run) {
+CallRecord ProcessGroup::next_record(const char* operation, const Tensor& shown, Reduce op, int root) {
   CallRecord record;
   record.sequence = next_sequence_++;
   std::strncpy(record.operation, operation, sizeof record.operation - 1);
-  if (shown != nullptr) {
-    record.dtype = shown->dtype();
-    record.count = shown->numel();
+  if (shown.defined()) {
+    record.dtype = shown.dtype();
+    record.count = shown.numel();
   }
   record.op = op;
   record.root = root;
-  std::string what = str(record.text(), ", sequence ", record.sequence, label.empty() ? "" : ", ", label);
-  if (!options_.check_calls || size_ == 1) return enqueue(std::move(what), std::move(run));
-  return enqueue(std::move(what), std::move(run), [record, group = state_.get()](Transport& transport) {
-    compare_calls(transport, *group, record);
-  });
+  return record;
 }
+
+// What the ranks do before a call: compare it, or at least wait for each other.
+ProcessGroup::Run ProcessGroup::comparison(const CallRecord& record) const {
+  if (size_ == 1) return nullptr;
+  if (!options_.check_calls) return [](Transport& transport) { transport.meet(); };
+  return [record](Transport& transport) { compare_calls(transport, record); };
+}
+
+Work ProcessGroup::collective(const char* operation, const Tensor* shown, Reduce op, int root,
+                              std::string label, Run run) {
+  const CallRecord record = next_record(operation, shown != nullptr ? *shown : Tensor(), op, root);
+  return enqueue(str(record.text(), ", sequence ", record.sequence, label.empty() ? "" : ", ", label),
+                 std::move(run), comparison(record));
+}
+
+Work ProcessGroup::run(CustomCall call, std::string label) {
+  if (call.tensor.defined()) check_tensor(call.operation, call.tensor);
+  const CallRecord record = next_record(call.operation, call.tensor, call.op, -1);
+  Run compare = comparison(record);
+  if (call.agreed && compare) compare = [](Transport& transport) { transport.meet(); };
+  return enqueue(str(record.text(), ", sequence ", record.sequence, label.empty() ? "" : ", ", label),
+                 std::move(call.run), [prepare = std::move(call.prepare), compare](Transport& transport) {
+                   if (prepare) prepare();
+                   if (compare) compare(transport);
+                 });
+}
+
+void ProcessGroup::report(const Progress& progress) noexcept { state_->transport->report(progress); }
 
 void ProcessGroup::check_rank(const char* operation, const char* what, int rank) const {
   BRIGADE_CHECK(rank >= 0 && rank < size_, operation, ": ", what, " must be a rank of the group; got ", what,
@@ -301,21 +324,10 @@ Work ProcessGroup::recv(Tensor t, int from) {
 }
 
 std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) {
-  // Sizes first, then the bytes, padded to the longest: collectives move equal amounts.
-  const std::int64_t length = static_cast<std::int64_t>(text.size());
-  Tensor lengths = Tensor::empty({size_}, DType::i64);
-  all_gather(Tensor::from(std::vector<std::int64_t>{length}, {1}), lengths, "lengths of texts").wait();
-  const std::vector<std::int64_t> sizes = lengths.to_vector<std::int64_t>();
-  const std::int64_t longest = *std::max_element(sizes.begin(), sizes.end());
-
-  Tensor mine = Tensor::zeros({longest}, DType::u8);
-  std::memcpy(mine.raw(), text.data(), text.size());
-  const Tensor all = Tensor::empty({size_ * longest}, DType::u8);
-  all_gather(mine, all, "texts").wait();
   std::vector<std::string> texts;
-  for (std::size_t r = 0; r < sizes.size(); ++r)
-    texts.emplace_back(reinterpret_cast<const char*>(all.raw()) + static_cast<std::int64_t>(r) * longest,
-                       static_cast<std::size_t>(sizes[r]));
+  run({.operation = "all_gather_text",
+       .run = [&](Transport& transport) { texts = gather_texts(transport, text); }})
+      .wait();
   return texts;
 }
 
@@ -324,7 +336,7 @@ void ProcessGroup::close() {
   // After a mismatch, which all ranks know, they skip the comparison and leave together. Whether there was
   // one is known only when the calls before have run: asked on the stream.
   const auto run = [record, group = state_.get(), check = options_.check_calls](Transport& transport) {
-    if (check && !group->failure()) compare_calls(transport, *group, record);
+    if (check && !group->failure()) compare_calls(transport, record);
     transport.close();
   };
   enqueue(str("close, sequence ", record.sequence), run, nullptr, RunIf::always).wait();

@@ -32,6 +32,18 @@ struct CallRecord {
   friend bool operator==(const CallRecord&, const CallRecord&) = default;
 };
 
+/// A collective of the caller's own making, run as one call of the group.
+struct CustomCall {
+  const char* operation = "";  ///< Its name, compared between ranks like "all_reduce".
+  Tensor tensor = {};          ///< What it is about; dtype and count are compared. Undefined: none.
+  Reduce op = Reduce::sum;     ///< Shown if the name speaks of a reduction.
+  /// On the communication stream, before the ranks meet: work of this rank alone, which is no time on the wire.
+  std::function<void()> prepare = {};
+  std::function<void(Transport&)> run;
+  /// The ranks have compared already what they are about to call (dist/roll_call.h): no comparison for this one.
+  bool agreed = false;
+};
+
 /// "rank 0 calls barrier, ranks 1, 2 call broadcast f32 x 7, root 1" if the calls differ; else empty.
 std::string describe_mismatch(const std::vector<CallRecord>& calls);
 
@@ -74,6 +86,9 @@ class ProcessGroup {
   [[nodiscard]] Work scatter(Tensor t, Tensor out, int root, std::string label = {});
   [[nodiscard]] Work all_to_all(Tensor t, Tensor out, std::string label = {});
   [[nodiscard]] Work barrier(std::string label = {});
+  /// Ordered and numbered like the others. `call.run` may make any number of calls on the transport, the same on all
+  /// ranks; it keeps alive what it uses. An exception from it ends the group.
+  [[nodiscard]] Work run(CustomCall call, std::string label = {});
   /// Not collective, not numbered.
   [[nodiscard]] Work send(Tensor t, int to);
   [[nodiscard]] Work recv(Tensor t, int from);
@@ -84,6 +99,9 @@ class ProcessGroup {
   /// Every rank's `text`, in rank order. Blocks. For start-up checks, not for the hot path.
   std::vector<std::string> all_gather_text(const std::string& text);
 
+  /// Leaves word for peers that may come to wait for this rank. From any thread.
+  void report(const Progress& progress) noexcept;
+
   /// Ends the group in order on all ranks. Blocks; throws CommError. No call may follow.
   void close();
   /// Ends the group for everyone at once, from any thread.
@@ -92,10 +110,12 @@ class ProcessGroup {
  private:
   using Run = std::function<void(Transport&)>;
   enum class RunIf { healthy, always };
+  CallRecord next_record(const char* operation, const Tensor& shown, Reduce op, int root);
   Work collective(const char* operation, const Tensor* shown, Reduce op, int root, std::string label,
                   Run run);
   /// `meet` runs before `run`; the call's time on the wire starts between them.
   Work enqueue(std::string what, Run run, Run meet = nullptr, RunIf condition = RunIf::healthy);
+  Run comparison(const CallRecord& record) const;
   void check_rank(const char* operation, const char* what, int rank) const;
 
   GroupOptions options_;

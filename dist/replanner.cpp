@@ -53,6 +53,7 @@ void Replanner::after_step(const StepRecord& record, const BucketPlan& plan) {
 
 // Times since the last look are kept until they are sent.
 void Replanner::observe(const StepRecord& record) {
+  control_bytes_ = record.control_bytes;
   const auto since_start = [&](Clock::time_point t) {
     return std::max(0.0, seconds(t - record.backward.begin));
   };
@@ -71,7 +72,7 @@ void Replanner::observe(const StepRecord& record) {
 }
 
 void Replanner::send_measurements(const BucketPlan& plan) {
-  sample_bytes_ = {static_cast<std::int64_t>(parameters_.size() * sizeof(std::int32_t))};
+  sample_bytes_ = {control_bytes_};
   for (const BucketSpec& bucket : plan.buckets) sample_bytes_.push_back(bucket.bytes);
   // One reduction for both: the largest ready time and, negated, the smallest duration.
   std::vector<double> values = ready_;

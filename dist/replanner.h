@@ -62,6 +62,7 @@ class Replanner {
   ReadyTimes ready_;  // Moving average.
   // Seconds: of the control collective, then of each bucket; the shortest seen.
   std::vector<double> durations_;
+  std::int64_t control_bytes_ = 0;  // Of the control collective.
 
   // Under way.
   std::vector<std::int64_t> sample_bytes_;  // What the durations are of.

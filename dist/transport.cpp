@@ -2,6 +2,9 @@
 // dist/transport.cpp - names and texts of what dist/transport.h declares.
 #include "dist/transport.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace brigade::dist {
 
 std::string_view name(Reduce op) {
@@ -40,6 +43,25 @@ std::string describe_arrivals(const std::vector<bool>& arrived, const std::vecto
   }
   const auto ranks = [](int count) { return count == 1 ? "rank " : count == 0 ? "none" : "ranks "; };
   return str("arrived: ", ranks(there_count), there, "; missing: ", ranks(missing_count), missing);
+}
+
+std::vector<std::string> gather_texts(Transport& transport, const std::string& text) {
+  // Sizes first, then the bytes, padded to the longest: collectives move equal amounts.
+  const auto length = static_cast<std::int64_t>(text.size());
+  Tensor lengths = Tensor::empty({transport.size()}, DType::i64);
+  transport.all_gather(Tensor::from(std::vector<std::int64_t>{length}, {1}), lengths);
+  const std::vector<std::int64_t> sizes = lengths.to_vector<std::int64_t>();
+  const std::int64_t longest = *std::max_element(sizes.begin(), sizes.end());
+
+  Tensor mine = Tensor::zeros({longest}, DType::u8),
+         all = Tensor::empty({transport.size() * longest}, DType::u8);
+  if (length > 0) std::memcpy(mine.raw(), text.data(), text.size());
+  transport.all_gather(mine, all);
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < sizes.size(); ++r)
+    texts.emplace_back(reinterpret_cast<const char*>(all.raw()) + static_cast<std::int64_t>(r) * longest,
+                       static_cast<std::size_t>(sizes[r]));
+  return texts;
 }
 
 }  // namespace brigade::dist

@@ -36,6 +36,13 @@ struct Progress {
 /// records for Transport::arrivals().
 std::string describe_arrivals(const std::vector<bool>& arrived, const std::vector<Progress>& progress);
 
+/// A difference that all ranks have found and report alike: nobody waits for bytes, so nobody needs to be interrupted,
+/// and the connection stays whole. What is queued behind it does not run.
+class AgreedError final : public CommError {
+ public:
+  using CommError::CommError;
+};
+
 /// A fixed set of ranks, as seen by one of them.
 ///
 /// Threads  Every call comes from the one thread of the group's communication stream.
@@ -93,5 +100,8 @@ class Transport {
   /// Ordered end: all ranks arrive here before any leaves. No call may follow.
   virtual void close() = 0;
 };
+
+/// Every rank's `text`, in rank order. Collective.
+std::vector<std::string> gather_texts(Transport& transport, const std::string& text);
 
 }  // namespace brigade::dist

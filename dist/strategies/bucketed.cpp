@@ -19,7 +19,6 @@ void BucketedSync::launch_complete() {
 void BucketedSync::finish() {
   BRIGADE_CHECK(next_ == reducer_.bucket_count(), "bucketed: backward ended, but ", reducer_.label(next_),
                 " is not complete");
-  for (int bucket = 0; bucket < reducer_.bucket_count(); ++bucket) reducer_.wait(bucket);
 }
 
 }  // namespace brigade::dist

@@ -35,7 +35,7 @@ constexpr std::array kStrategies{
     Strategy{"per_parameter", "during backward, one asynchronous all-reduce a parameter", per_parameter,
              make<BucketedSync>},
     Strategy{"bucketed", "during backward, one asynchronous all-reduce a bucket", make_plan,
-             make<BucketedSync>},
+             make<BucketedSync>, true},
 };
 
 }  // namespace

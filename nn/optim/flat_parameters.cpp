@@ -88,6 +88,13 @@ int FlatParameters::position_of(const Variable& variable) const {
   return found == entries_.end() ? -1 : static_cast<int>(found - entries_.begin());
 }
 
+bool FlatParameters::holds(int position) const {
+  const Variable& variable = at(position).variable;
+  const std::int64_t begin = offset(position);
+  return variable.value().raw() == values_.data() + begin &&
+         variable.grad_memory().raw() == gradients_.data() + begin;
+}
+
 std::int64_t FlatParameters::offset(int position) const {
   return position == count() ? total_bytes_ : entries_[static_cast<std::size_t>(position)].offset;
 }

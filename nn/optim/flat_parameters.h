@@ -46,6 +46,9 @@ class FlatParameters {
   /// Position of a variable; -1 if it is not one of ours.
   int position_of(const Variable& variable) const;
 
+  /// Whether value and gradient of the parameter still are views of this memory: nobody has bound them elsewhere.
+  bool holds(int position) const;
+
   /// Bytes of a range, with alignment gaps (which are zero and stay so under every operation).
   std::int64_t bytes(Range range) const;
   /// The dtype of a range; Error if it mixes several.

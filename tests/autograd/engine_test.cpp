@@ -32,15 +32,16 @@ Variable traced(const Variable& x, std::string& log, char mark) {
 
 class Recorder : public BackwardObserver {
  public:
-  void before_backward(std::span<const Variable> reached, std::uint64_t label) override {
-    reached_count = reached.size();
-    last_label = label;
+  void before_backward(const BackwardStart& start) override {
+    reached_count = start.reached.size();
+    unobserved_count = start.unobserved.size();
+    last_label = start.label;
     log += "(";
   }
   void grad_ready(const Variable&) override { log += "r"; }
   void after_backward() override { log += ")"; }
   std::string log;
-  std::size_t reached_count = 0;
+  std::size_t reached_count = 0, unobserved_count = 0;
   std::uint64_t last_label = 0;
 };
 

@@ -83,14 +83,11 @@ TEST_CASE("with two ranks re-planning changes no bit of the result", "[dist][rep
       world);
 }
 
-TEST_CASE("only bucketed synchronisation can be re-planned", "[dist][replan][ranks][error]") {
+TEST_CASE("strategies with a plan of their own keep it whatever the rule", "[dist][replan][ranks]") {
   test::for_each_world([](ProcessGroup& group) {
     const auto model = test::toy_mlp();
-    test::require_contains(test::thrown_by([&] {
-                             Ddp(model->named_parameters(), {}, group,
-                                 {.strategy = "flat", .plan = {.rule = "auto"}});
-                           }),
-                           "plan \"auto\" needs strategy \"bucketed\"; got \"flat\"");
+    Ddp ddp(model->named_parameters(), {}, group, {.strategy = "flat", .plan = {.rule = "auto"}});
+    require(ddp.plan().buckets.size() == 1, "flat");
     test::require_contains(test::thrown_by([&] { Replanner(group, {}, {.period = 2}); }), "at least 3 steps");
   });
 }
