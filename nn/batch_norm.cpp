@@ -23,11 +23,25 @@ Variable BatchNorm2d::forward(const Variable& x) {
                 ", H, W]; got ", x.shape());
   if (!training()) return batch_norm_eval(x, weight, bias, running_, options_.epsilon);
 
-  BRIGADE_CHECK(x.numel() > x.size(1), "BatchNorm2d: training needs more than one value per channel; got x ",
-                x.shape());
+  BRIGADE_CHECK(combine_ || x.numel() > x.size(1),
+                "BatchNorm2d: training needs more than one value per channel; got x ", x.shape());
+  const Variable y =
+      combine_ ? batch_norm_train(x, weight, bias, running_, options_.momentum, options_.epsilon, combine_)
+               : batch_norm_train(x, weight, bias, running_, options_.momentum, options_.epsilon);
   // A checkpoint's second run sees the same batch again: it must not count twice.
   if (!is_recomputing()) ops::binary_(Binary::add, num_batches_tracked_, 1);
-  return batch_norm_train(x, weight, bias, running_, options_.momentum, options_.epsilon);
+  return y;
+}
+
+int set_statistics_combiner(Module& module, const CombineStatistics& combine) {
+  int count = 0;
+  module.for_each_module([&](Module& m) {
+    auto* layer = dynamic_cast<BatchNorm2d*>(&m);
+    if (layer == nullptr) return;
+    layer->set_statistics_combiner(combine);
+    ++count;
+  });
+  return count;
 }
 
 }  // namespace brigade::nn

@@ -3,6 +3,8 @@
 // Read before: autograd/ops/norm.h. Read next: nn/layer_norm.h.
 #pragma once
 
+#include <utility>
+
 #include "autograd/ops/norm.h"
 #include "nn/module.h"
 
@@ -24,6 +26,10 @@ class BatchNorm2d : public Module {
   /// and its unbiased one infinite.
   Variable forward(const Variable& x) override;
 
+  /// From now on training normalises with statistics that `combine` sums over all shares of a batch, and tracks those:
+  /// see CombineStatistics. The limit of more than one value counts for the whole batch then. Empty: on its own again.
+  void set_statistics_combiner(CombineStatistics combine) { combine_ = std::move(combine); }
+
   const Variable weight;
   const Variable bias;
 
@@ -31,6 +37,12 @@ class BatchNorm2d : public Module {
   BatchNormOptions options_;
   RunningStats running_;
   Tensor num_batches_tracked_;
+  CombineStatistics combine_;
 };
+
+/// Gives `combine` to every batch norm in the tree of `module` and returns how many there are. Synchronised batch norm
+/// over the ranks of a group (all must run the same layers in the same order, in backward too; dist/sum_over_ranks.h):
+///   set_statistics_combiner(model, [&](const Variable& sums) { return dist::sum_over_ranks(sums, group); });
+int set_statistics_combiner(Module& module, const CombineStatistics& combine);
 
 }  // namespace brigade::nn

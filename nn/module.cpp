@@ -81,9 +81,13 @@ std::vector<NamedBuffer> Module::named_tensors() const {
   return out;
 }
 
+void Module::for_each_module(const std::function<void(Module&)>& visit) {
+  visit(*this);
+  for (auto& [name, child] : children_) child->for_each_module(visit);
+}
+
 void Module::train(bool on) {
-  training_ = on;
-  for (auto& [name, child] : children_) child->train(on);
+  for_each_module([on](Module& module) { module.training_ = on; });
 }
 
 void Module::zero_grad() {

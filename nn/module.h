@@ -3,6 +3,7 @@
 // Read before: autograd/variable.h. Read next: nn/linear.h, nn/state_dict.h.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,9 @@ class Module {
   std::vector<NamedBuffer> named_buffers() const;
   /// Values of parameters and buffers under every name they have, module by module: what state_dict() holds.
   std::vector<NamedBuffer> named_tensors() const;
+
+  /// Calls `visit` for this module and all below, in the same order: for what concerns one kind of layer only.
+  void for_each_module(const std::function<void(Module&)>& visit);
 
   /// Switches batch norm and dropout, here and in all children.
   void train(bool on = true);

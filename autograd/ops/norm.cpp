@@ -3,7 +3,13 @@
 // beta may be left out (1 and 0).
 #include "autograd/ops/norm.h"
 
+#include <algorithm>
+#include <array>
+
 #include "autograd/checkpoint.h"
+#include "autograd/ops/arithmetic.h"
+#include "autograd/ops/reduce.h"
+#include "autograd/ops/shape_ops.h"
 #include "autograd/ops/support.h"
 #include "kernels/ops.h"
 
@@ -45,6 +51,15 @@ void give_norm_gradients(NormGrad grad, const Saved& saved, const Tensor& dy, Gr
 Tensor per_channel(const Tensor& vector, int dims) {
   return dims == 4 ? ops::reshape(vector, {vector.numel(), 1, 1}) : vector;
 }
+Variable per_channel(const Variable& vector, int dims) {
+  return dims == 4 ? reshape(vector, {vector.numel(), 1, 1}) : vector;
+}
+
+// tracked = (1 - momentum) tracked + momentum batch, in place.
+void track(Tensor& tracked, const Tensor& batch, double momentum) {
+  ops::mul_(tracked, 1 - momentum);
+  ops::add_(tracked, ops::cast(ops::mul(batch, momentum), tracked.dtype()));
+}
 
 }  // namespace
 
@@ -64,6 +79,49 @@ Variable batch_norm_train(const Variable& x, const Variable& gamma, const Variab
   return record("batch_norm", result.out, {x, gamma, beta}, [saved](const Tensor& dy, Gradients& out) {
     give_norm_gradients(ops::batch_norm_grad, saved, dy, out);
   });
+}
+
+// The sums of x alone would cancel in the variance, so that they only give a centre k, the same for all, from which the
+// deviations d = x - k are summed:
+//   k = Σ x / N,   δ = Σ d / N,   mean = k + δ,   var = Σ d² / N - δ²,   y = gamma (d - δ) / sqrt(var + epsilon) + beta
+// δ is what rounding took from k; without it a mean that is large beside the deviations would be off. The result does
+// not depend on k, so that k counts as a constant in backward, and only Σ d and Σ d² carry gradients.
+Variable batch_norm_train(const Variable& x, const Variable& gamma, const Variable& beta,
+                          RunningStats running, double momentum, double epsilon,
+                          const CombineStatistics& combine) {
+  BRIGADE_CHECK(x.dims() == 2 || x.dims() == 4, "batch_norm: x must be [N, C] or [N, C, H, W]; got ",
+                x.shape());
+  const std::int64_t channels = x.size(1);
+  const Dims others = x.dims() == 4 ? Dims{0, 2, 3} : Dims{0};
+  const Variable wide = cast(x, parameter_dtype(x.dtype()));
+
+  const Tensor mine = ops::full({1}, static_cast<double>(x.numel() / std::max<std::int64_t>(channels, 1)),
+                                wide.dtype(), x.value().device());
+  const std::array<Tensor, 2> sum_and_count{ops::reduce(Reduction::sum, wide.value(), others), mine};
+  const Tensor total = combine(ops::concat(sum_and_count, 0)).value();
+  const Tensor count = total.slice(0, channels, channels + 1);
+  BRIGADE_CHECK(count.item() > 1, "batch_norm: training needs more than one value per channel; got ",
+                count.item(), " in the whole batch, x ", x.shape(), " here");
+  const Tensor centre = ops::div(total.slice(0, 0, channels), count);
+
+  const Variable deviation = wide - per_channel(centre, x.dims());
+  const Variable first = sum(deviation, others);
+  const Variable second = sum(deviation * deviation, others);
+  const Variable moments = combine(concat({first, second}, 0)) / Variable(count);
+  const Variable offset = slice(moments, 0, 0, channels);
+  const Variable variance = slice(moments, 0, channels, 2 * channels) - offset * offset;
+
+  Variable scale = pow(variance + epsilon, -0.5);
+  if (gamma.defined()) scale = scale * gamma;
+  Variable y = (deviation - per_channel(offset, x.dims())) * per_channel(scale, x.dims());
+  if (beta.defined()) y = y + per_channel(beta, x.dims());
+
+  if (running.mean.defined() && !is_recomputing()) {
+    const double n = count.item();
+    track(running.mean, ops::add(centre, offset.value()), momentum);
+    track(running.var, ops::mul(variance.value(), n / (n - 1)), momentum);
+  }
+  return cast(y, x.dtype());
 }
 
 // Mean and variance are constants here, x̂ = (x - running mean) invstd:

@@ -49,6 +49,68 @@ TEST_CASE("batch_norm has the derivative of its formula in training and evaluati
   }
 }
 
+TEST_CASE("batch_norm with combined statistics has the derivative of its formula, whoever combines",
+          "[autograd][norm]") {
+  const auto alone = [](const Variable& sums) { return sums; };
+  // Together with a share that holds, in channel c, the values c, c + 1 and c + 4.
+  std::vector<double> centre;  // Of the whole batch; empty before the first of two calls.
+  const auto with_another = [&centre](const Variable& sums) {
+    const std::size_t half = centre.size();
+    std::vector<double> theirs(static_cast<std::size_t>(sums.numel()));
+    if (half == 0) {
+      for (std::size_t c = 0; c + 1 < theirs.size(); ++c) theirs[c] = 3 * static_cast<double>(c) + 5;
+      theirs.back() = 3;
+    }
+    for (std::size_t c = 0; c < half; ++c)
+      for (const double value : {0.0, 1.0, 4.0}) {
+        const double deviation = static_cast<double>(c) + value - centre[c];
+        theirs[c] += deviation;
+        theirs[half + c] += deviation * deviation;
+      }
+    const Variable total = sums + Tensor::from(theirs, sums.shape());
+    if (half == 0) {
+      centre = values(total.value());
+      for (double& sum_of_channel : centre) sum_of_channel /= centre.back();
+      centre.pop_back();
+    } else {
+      centre.clear();
+    }
+    return total;
+  };
+  for (const Shape& shape : kShapes) {
+    INFO(str("x ", shape));
+    const std::int64_t c = shape[1];
+    const std::vector<Variable> inputs = {leaf(shape, 1), leaf({c}, 2), leaf({c}, 3)};
+    for (const CombineStatistics& combine : {CombineStatistics(alone), CombineStatistics(with_another)})
+      REQUIRE(wrong_gradient(
+                  [&](const auto& in) {
+                    return batch_norm_train(in[0], in[1], in[2], RunningStats(), 0.1, 1e-3, combine);
+                  },
+                  inputs) == "");
+  }
+}
+
+TEST_CASE("batch_norm with combined statistics of one share is batch_norm", "[autograd][norm]") {
+  const auto alone = [](const Variable& sums) { return sums; };
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last})
+    for (const Shape& shape : kShapes) {
+      INFO(str("x ", shape));
+      const std::int64_t c = shape[1];
+      const Variable x = leaf(shape, 1, format_of(shape, format)), gamma = leaf({c}, 2), beta = leaf({c}, 3);
+      const RunningStats plain = fresh_stats(c), combined = fresh_stats(c);
+      const Variable expected = batch_norm_train(x, gamma, beta, plain, 0.1, 1e-5);
+      const Variable y = batch_norm_train(x, gamma, beta, combined, 0.1, 1e-5, alone);
+      REQUIRE(y.value().memory_format() == expected.value().memory_format());
+      REQUIRE(differs(y.value(), expected.value(), 1e-12, 1e-12) == "");
+      REQUIRE(differs(combined.mean, plain.mean, 1e-12) == "");
+      REQUIRE(differs(combined.var, plain.var, 1e-12) == "");
+      const Variable none;
+      const Variable bare = batch_norm_train(x, none, none, {}, 0.1, 1e-5);
+      REQUIRE(differs(batch_norm_train(x, none, none, {}, 0.1, 1e-5, alone).value(), bare.value(), 1e-12,
+                      1e-12) == "");
+    }
+}
+
 TEST_CASE("layer_norm has the derivative of its formula", "[autograd][norm]") {
   for (const Shape& shape : {Shape{3, 4}, Shape{5}, Shape{2, 2, 3}, Shape{1, 2, 1, 6}}) {
     INFO(str("x ", shape));

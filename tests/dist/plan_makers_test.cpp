@@ -145,6 +145,23 @@ TEST_CASE("a bucket below the smallest size joins the next, the last of all the 
   REQUIRE(joined(kNoCap) == Sizes{2500});
 }
 
+TEST_CASE("a small bucket joins its own dtype only, and never a part", "[dist][plan]") {
+  const auto joined = [](const std::vector<ParameterInfo>& model, const BucketCaps& caps) {
+    BucketPlan plan = coalesce_small(plan_by_size(model, make_order("forward", model), caps, Oversize::split),
+                                     caps.min_bytes);
+    check_plan(plan, model);
+    return sizes(plan);
+  };
+  const std::vector<ParameterInfo> mixed{{"a", 400, DType::f32}, {"b", 20, DType::f32},
+                                         {"c", 20, DType::f64},  {"d", 24, DType::f64},
+                                         {"e", 20, DType::f32},  {"f", 8, DType::bf16}};
+  // b joins a, for c is of another dtype; c joins d; e and f have nobody.
+  REQUIRE(joined(mixed, {.list = {400, 20, 20, 24, 20}, .min_bytes = 100}) == Sizes{420, 44, 20, 8});
+  const std::vector<ParameterInfo> parted{
+      {"a", 20, DType::f32}, {"b", 40, DType::f32}, {"c", 256, DType::f32}, {"d", 20, DType::f32}};
+  REQUIRE(joined(parted, {.list = {20, 40, 128, 128, 20}, .min_bytes = 61}) == Sizes{60, 128, 128, 20});
+}
+
 TEST_CASE("every rule and every strategy's plan heeds the smallest size", "[dist][plan]") {
   const auto parameters = resnet18();
   const double least = 100 * 1024;
