@@ -9,6 +9,7 @@
 #include "apps/common/run_log.h"
 #include "apps/common/run_main.h"
 #include "apps/common/train_options.h"
+#include "apps/common/wrap_model.h"
 #include "autograd/engine.h"
 #include "autograd/ops/arithmetic.h"
 #include "autograd/ops/loss.h"
@@ -17,7 +18,6 @@
 #include "data/loader.h"
 #include "models/catalog.h"
 #include "nn/optim/catalog.h"
-#include "nn/optim/clip.h"
 #include "nn/optim/ema.h"
 #include "nn/optim/schedule.h"
 #include "nn/state_dict.h"
@@ -57,7 +57,6 @@ double train_step(const TrainOptions& options, nn::Module& model, data::Loader& 
   }
   micro_step();  // Gradients travel from inside this backward and are means over ranks when it returns.
   const dist::Work loss_mean = ddp.group().all_reduce(loss_sum, dist::Reduce::mean, "loss");
-  if (options.clip_norm > 0) optim::clip_grad_norm(ddp.parameters(), options.clip_norm);
   optimizer.step();
   loss_mean.wait();
   return loss_sum.item();
@@ -69,7 +68,14 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
   RunLog log(options, group.rank());
 
   const auto model = make_model(options, train_set);
-  dist::Ddp ddp(model->named_parameters(), model->named_buffers(), group, options.ddp());
+  data::Loader loader(train_set, {.batch_size = options.batch_size,
+                                  .rank = group.rank(),
+                                  .size = group.size(),
+                                  .seed = options.seed,
+                                  .shuffle = options.shuffle,
+                                  .augment = options.augmentation()});
+  const auto wrapped = wrap_model(options, *model, train_set, group);
+  dist::Ddp& ddp = *wrapped;
   const auto optimizer =
       optim::make_optimizer(options.optimizer, ddp.parameters(),
                             {.lr = options.lr,
@@ -77,12 +83,6 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
                              .weight_decay = options.weight_decay,
                              .nesterov = options.nesterov,
                              .decay = options.norm_decay ? optim::DecayOn::all : optim::DecayOn::matrices});
-  data::Loader loader(train_set, {.batch_size = options.batch_size,
-                                  .rank = group.rank(),
-                                  .size = group.size(),
-                                  .seed = options.seed,
-                                  .shuffle = options.shuffle,
-                                  .augment = options.augmentation()});
   std::optional<optim::Ema> ema;
   if (options.ema > 0) ema.emplace(ddp.parameters(), options.ema);
 
@@ -102,7 +102,7 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
             ddp);
 
   const auto evaluate_now = [&](std::int64_t epoch) {
-    ddp.broadcast_buffers();
+    ddp.sync_buffers();
     const auto average = ema ? std::optional(ema->average_scope()) : std::nullopt;
     EvaluationReport report = evaluate(*model, test_set, options.batch_size, group);
     report.epoch = epoch;
@@ -114,7 +114,7 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
     std::int64_t epoch = 0;
     optimizer->set_lr(schedule(step - 1));
     const double loss = train_step(options, *model, loader, ddp, *optimizer, epoch);
-    BRIGADE_CHECK(std::isfinite(loss), "loss is ", loss, " at step ", step,
+    BRIGADE_CHECK(std::isfinite(loss) || ddp.skipped(), "loss is ", loss, " at step ", step,
                   "; lower --lr, or look at the data");
     if (ema) ema->update();
     log.step({.step = step,

@@ -80,7 +80,7 @@ class Ddp::Impl final : public BackwardObserver {
       works.push_back(group.broadcast(parameters->values(range), 0, str("initial parameters, ", dtype)));
     for (const auto& p : frozen) works.push_back(group.broadcast(p.variable.value(), 0, p.name));
     for (const Work& work : works) work.wait();
-    broadcast_buffers();
+    dist::sync_buffers(buffers, BufferPolicy::broadcast, group);
   }
 
   // Maximal ranges of one dtype.
@@ -92,12 +92,6 @@ class Ddp::Impl final : public BackwardObserver {
       runs.back().first.end = i + 1;
     }
     return runs;
-  }
-
-  void broadcast_buffers() {
-    std::vector<Work> works;
-    for (const auto& buffer : buffers) works.push_back(group.broadcast(buffer.tensor, 0, buffer.name));
-    for (const Work& work : works) work.wait();
   }
 
   // BackwardObserver
@@ -331,7 +325,7 @@ std::optional<PlanChange> Ddp::last_plan_change() const {
 const std::vector<ParameterInfo>& Ddp::parameter_infos() const { return impl_->infos; }
 const Ledger& Ddp::ledger() const { return impl_->ledger; }
 ProcessGroup& Ddp::group() const { return impl_->group; }
-void Ddp::broadcast_buffers() { impl_->broadcast_buffers(); }
+void Ddp::sync_buffers() { dist::sync_buffers(impl_->buffers, impl_->options.buffers, impl_->group); }
 
 void Ddp::set_weight(double weight) {
   BRIGADE_CHECK(std::isfinite(weight) && weight >= 0, "ddp: a weight must be finite and not negative; got ",

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "autograd/no_grad.h"
+#include "dist/buffer_sync.h"
 #include "dist/comm_hook.h"
 #include "dist/grad_sync.h"
 #include "dist/replanner.h"
@@ -51,6 +52,7 @@ struct DdpOptions {
   HookOptions hook_options = {};  ///< Where to divide, among others.
   UnusedParameters unused = UnusedParameters::error;
   NonFinite non_finite = NonFinite::error;
+  BufferPolicy buffers = BufferPolicy::broadcast;
   /// Scale the mean gradient down to this global norm; 0: off. Bucket by bucket, norms are taken on the communication
   /// stream while later buckets are still computed. The result equals optim::clip_grad_norm().
   double clip_norm = 0;
@@ -128,9 +130,9 @@ class Ddp {
   /// Norm of the mean gradient before clipping, after a synchronised backward; needs DdpOptions::clip_norm.
   double grad_norm() const;
 
-  /// Gives every rank rank 0's buffers (batch norm's running statistics), which ranks otherwise keep for
-  /// themselves: call before evaluation or saving. Collective; blocks.
-  void broadcast_buffers();
+  /// Settles the buffers (batch norm's running statistics) between ranks by DdpOptions::buffers: call before evaluation
+  /// and before saving. Collective; blocks.
+  void sync_buffers();
 
  private:
   std::shared_ptr<Impl> impl_;  // Shared with the parameters' observer slots only while alive.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -15,16 +16,19 @@ namespace {
 namespace fs = std::filesystem;
 
 // Hours of training should not end at a mistyped path.
-void check_can_save(const fs::path& path) {
+void check_can_save(const char* flag, const fs::path& path) {
   std::error_code ignored;
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  BRIGADE_CHECK(fs::is_directory(folder, ignored), "--save: cannot write ", path.string(), "; ",
+  BRIGADE_CHECK(fs::is_directory(folder, ignored), flag, ": cannot write ", path.string(), "; ",
                 folder.string(), " is no directory");
-  BRIGADE_CHECK(!fs::is_directory(path, ignored), "--save: cannot write ", path.string(),
+  BRIGADE_CHECK(!fs::is_directory(path, ignored), flag, ": cannot write ", path.string(),
                 "; it is a directory");
-  BRIGADE_CHECK(access(folder.c_str(), W_OK) == 0, "--save: cannot write ", path.string(), "; ",
+  BRIGADE_CHECK(access(folder.c_str(), W_OK) == 0, flag, ": cannot write ", path.string(), "; ",
                 std::strerror(errno));
 }
+
+// JSON has no infinity and no NaN; a step that was skipped may have such a loss.
+std::string json_number(double x) { return std::isfinite(x) ? fmt::format("{:.9g}", x) : "null"; }
 
 }  // namespace
 
@@ -33,7 +37,8 @@ RunLog::RunLog(const TrainOptions& options, int rank)
   if (!speaks_) return;
   if (!options.out.empty()) open();
   // After open(): the place may be the directory of --out.
-  if (!options.save.empty()) check_can_save(options.save);
+  if (!options.save.empty()) check_can_save("--save", options.save);
+  if (!options.save_plan.empty()) check_can_save("--save-plan", options.save_plan);
 }
 
 void RunLog::open() {
@@ -45,12 +50,11 @@ void RunLog::open() {
   BRIGADE_CHECK(metrics_ != nullptr, "--out: cannot write ", path, "; ", std::strerror(errno));
 }
 
-void RunLog::write(const std::string& name, const std::string& text) {
-  const std::string path = directory_ / name;
+void RunLog::write(const fs::path& path, const std::string& text, const char* flag) {
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "w"));
   const bool written = file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
                        std::fflush(file.get()) == 0;
-  BRIGADE_CHECK(written, "--out: cannot write ", path, "; ", std::strerror(errno));
+  BRIGADE_CHECK(written, flag, ": cannot write ", path.string(), "; ", std::strerror(errno));
 }
 
 void RunLog::line(const std::string& text) {
@@ -71,7 +75,7 @@ void RunLog::start(const RunFacts& facts, const dist::Ddp& ddp) {
   line(fmt::format("batch {} a rank, {} in all; {} step{}; {} with {} learning rate, peak {}",
                    options_.batch_size, facts.global_batch, facts.steps, s(facts.steps), options_.optimizer,
                    options_.schedule, options_.lr));
-  if (options_.print_plan) line(dist::plan_table(ddp.plan(), ddp.parameter_infos()));
+  plan(ddp);
   if (!metrics_) return;
   nlohmann::ordered_json config = nlohmann::ordered_json::parse(options_.to_json());
   config["run"] = {{"ranks", group.size()},
@@ -81,12 +85,16 @@ void RunLog::start(const RunFacts& facts, const dist::Ddp& ddp) {
                    {"parameters", facts.parameters},
                    {"steps", facts.steps},
                    {"global_batch", facts.global_batch}};
-  write("config.json", config.dump(1) + "\n");
-  plan(ddp);
+  write(directory_ / "config.json", config.dump(1) + "\n", "--out");
 }
 
 void RunLog::plan(const dist::Ddp& ddp) {
-  if (metrics_) write("bucket_plan.json", dist::plan_to_json(ddp.plan(), ddp.parameter_infos()));
+  if (!speaks_) return;
+  const std::string json = dist::plan_to_json(ddp.plan(), ddp.parameter_infos());
+  if (metrics_) write(directory_ / "bucket_plan.json", json, "--out");
+  if (!options_.save_plan.empty()) write(options_.save_plan, json, "--save-plan");
+  if (options_.print_plan && json != printed_plan_) line(dist::plan_table(ddp.plan(), ddp.parameter_infos()));
+  printed_plan_ = json;
 }
 
 void RunLog::step(const StepReport& r, const dist::StepRecord& sync) {
@@ -99,10 +107,10 @@ void RunLog::step(const StepReport& r, const dist::StepRecord& sync) {
     // Flushed line by line: a killed run leaves whole lines.
     fmt::print(
         metrics_.get(),
-        "{{\"step\": {}, \"epoch\": {}, \"loss\": {:.9g}, \"lr\": {:.6g}, \"step_ms\": {:.3f}, "
+        "{{\"step\": {}, \"epoch\": {}, \"loss\": {}, \"lr\": {:.6g}, \"step_ms\": {:.3f}, "
         "\"images_per_s\": {:.2f}, "
         "\"comm_ms\": {:.3f}, \"hidden_ms\": {:.3f}, \"exposed_ms\": {:.3f}, \"overlap_pct\": {:.1f}}}\n",
-        r.step, r.epoch, r.loss, r.lr, r.step_ms, rate, comm_ms, hidden_ms, comm_ms - hidden_ms,
+        r.step, r.epoch, json_number(r.loss), r.lr, r.step_ms, rate, comm_ms, hidden_ms, comm_ms - hidden_ms,
         hidden_percent);
     BRIGADE_CHECK(std::fflush(metrics_.get()) == 0, "--out: cannot write metrics.jsonl; ",
                   std::strerror(errno));

@@ -51,7 +51,7 @@ class RunLog {
 
   /// A line for people, on rank 0.
   void line(const std::string& text);
-  /// bucket_plan.json anew: the planner may have changed the plan since start().
+  /// bucket_plan.json, the file of --save-plan and the table of --print-plan anew: the planner may have changed the plan.
   void plan(const dist::Ddp& ddp);
   /// A line of metrics.jsonl and, unless quiet, one on the screen.
   void step(const StepReport& report, const dist::StepRecord& sync);
@@ -59,7 +59,7 @@ class RunLog {
 
  private:
   void open();
-  void write(const std::string& name, const std::string& text);
+  void write(const std::filesystem::path& path, const std::string& text, const char* flag);
 
   struct CloseFile {
     void operator()(std::FILE* file) const { std::fclose(file); }
@@ -67,6 +67,7 @@ class RunLog {
   const TrainOptions& options_;
   bool speaks_;
   std::filesystem::path directory_;
+  std::string printed_plan_;
   std::unique_ptr<std::FILE, CloseFile> metrics_;
 };
 

@@ -37,6 +37,8 @@ std::string line_of(const std::string& message) {
 
 }  // namespace
 
+void end_with_error(const std::string& message) { end(1, line_of(message)); }
+
 int run_main(const std::function<void()>& body) {
   try {
     body();
@@ -49,7 +51,7 @@ int run_main(const std::function<void()>& body) {
     // Every rank finds the same usage error: one of them is enough to print it.
     end(exit.code, dist::launch_environment().rank == 0 ? exit.text : "");
   } catch (const std::exception& error) {
-    end(1, line_of(error.what()));
+    end_with_error(error.what());
   }
 }
 

@@ -18,4 +18,7 @@ struct EarlyExit {
 /// left that could wait.
 int run_main(const std::function<void()>& body);
 
+/// What run_main() does with a failure, from any thread: for dist::LaunchOptions::on_stuck.
+[[noreturn]] void end_with_error(const std::string& message);
+
 }  // namespace brigade::apps

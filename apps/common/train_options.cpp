@@ -1,223 +1,40 @@
 // SPDX-License-Identifier: MIT
-// apps/common/train_options.cpp - flags, their help, and what does not go together. The
-// sole user of CLI11 for training.
+// apps/common/train_options.cpp - flags become values: what does not go together, and what programs make of them.
 #include "apps/common/train_options.h"
 
-#include <CLI/CLI.hpp>
-#include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "apps/common/run_main.h"
+#include "apps/common/train_flags.h"
 #include "core/choices.h"
-#include "models/catalog.h"
-#include "nn/optim/catalog.h"
-#include "nn/optim/schedule.h"
 
 namespace brigade::apps {
 namespace {
 
-// The choices of an option, from the name table that the code itself uses.
-template <class Names>
-CLI::IsMember one_of(const Names& names) {
-  return CLI::IsMember(std::vector<std::string>(names.begin(), names.end()));
+bool is_rule(const std::string& name) {
+  for (const dist::PlanRule& rule : dist::plan_rules())
+    if (rule.name == name && !rule.needs_json) return true;
+  return false;
 }
 
-// CLI11's own checks name the largest double in digits.
-CLI::Validator bounded(const char* name, const char* rule, bool (*holds)(double)) {
-  return {[rule, holds](std::string& text) {
-            double value = 0;
-            return CLI::detail::lexical_cast(text, value) && holds(value)
-                       ? std::string()
-                       : str("must be ", rule, "; got ", text);
-          },
-          name};
-}
-CLI::Validator positive() {
-  return bounded("POSITIVE", "a positive number",
-                 [](double value) { return value > 0 && std::isfinite(value); });
-}
-CLI::Validator not_negative() {
-  return bounded("NONNEGATIVE", "a number of at least 0",
-                 [](double value) { return value >= 0 && std::isfinite(value); });
-}
-
-// A line a choice, under `what`.
-template <class Table>
-std::string table_help(std::string_view what, const Table& table) {
-  std::string help(what);
-  for (const auto& entry : table) help += str("\n    ", entry.name, ": ", entry.description);
-  return help;
-}
-
-struct Raw {
-  TrainOptions options;
-  std::string precision = "f32";
-  std::string synthetic;  // "" for the bare flag.
-  bool no_augment = false, no_shuffle = false, no_norm_decay = false;
-};
-
-void add_data(CLI::App& app, Raw& raw) {
-  TrainOptions& o = raw.options;
-  const auto group = app.add_option_group("Data");
-  const auto data = group->add_option(
-      "--data", o.data,
-      "Directory with cifar-10-batches-bin; default: $BRIGADE_DATA, then the cache folder, else synthetic");
-  group
-      ->add_option("--synthetic", raw.synthetic,
-                   "Train on N generated images (default 50000) instead of real ones")
-      ->expected(0, 1)
-      ->type_name("[N]")
-      ->excludes(data);
-  group->add_flag("--allow-short", o.allow_short,
-                  "Accept data files with fewer records than the official ones");
-  group->add_flag("--cifar100", o.cifar100, "The data set is CIFAR-100 (binary version)");
-  group->add_option("--limit-train", o.limit_train, "Use only the first N training images")
-      ->check(positive())
-      ->type_name("N");
-  group->add_option("--limit-test", o.limit_test, "Use only the first N test images")
-      ->check(positive())
-      ->type_name("N");
-  group->add_flag("--no-augment", raw.no_augment, "No random crop and flip");
-  group->add_flag("--no-shuffle", raw.no_shuffle, "Images in file order, in every epoch");
-  group->add_option("--noise-std", o.noise_std, "Gaussian noise added to normalised pixels")
-      ->check(not_negative());
-  group
-      ->add_option("--cutout", o.cutout, "Side of a random square set to the mean colour, in pixels; 0: none")
-      ->check(CLI::Range(0, 32));
-}
-
-void add_model(CLI::App& app, Raw& raw) {
-  TrainOptions& o = raw.options;
-  const auto group = app.add_option_group("Model");
-  group->add_option("--model", o.model, "Network")
-      ->check(one_of(models::model_names()))
-      ->capture_default_str();
-  group->add_option("--stem", o.stem, "ResNet's first layers: 3x3 stride 1, or 7x7 stride 2 and max-pooling")
-      ->check(CLI::IsMember({"cifar", "imagenet"}))
-      ->capture_default_str();
-  group->add_option("--precision", raw.precision, "Of activations and products; parameters are f32")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
-  group->add_flag("--checkpoint-activations", o.checkpoint_activations,
-                  "Recompute each block in backward instead of keeping it");
-  group->add_option("--init", o.init, "Start from the parameters and buffers in FILE.safetensors")
-      ->check(CLI::ExistingFile)
-      ->type_name("FILE");
-  group->add_option("--save", o.save, "Write parameters and buffers to FILE.safetensors at the end")
-      ->type_name("FILE");
-}
-
-void add_optimisation(CLI::App& app, Raw& raw) {
-  TrainOptions& o = raw.options;
-  const auto group = app.add_option_group("Optimisation");
-  group->add_option("--epochs", o.epochs, "Passes over the training set")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
-      ->capture_default_str();
-  group->add_option("--steps", o.steps, "Optimizer steps instead of --epochs; the schedule ends there too")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
-  group
-      ->add_option("--batch-size", o.batch_size,
-                   "Images per rank and backward; the global batch is ranks x accumulate times this")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
-      ->capture_default_str();
-  group->add_option("--accumulate", o.accumulate, "Backwards per optimizer step, synchronised once")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
-      ->capture_default_str();
-  group->add_option("--optimizer", o.optimizer, "Update rule")
-      ->check(one_of(optim::optimizer_names()))
-      ->capture_default_str();
-  group->add_option("--schedule", o.schedule, "Learning rate over time")
-      ->check(one_of(optim::schedule_names()))
-      ->capture_default_str();
-  group->add_option("--lr", o.lr, "Peak learning rate, for the global batch; not scaled for you")
-      ->check(positive())
-      ->capture_default_str();
-  group->add_option("--momentum", o.momentum, "Of SGD and LARS")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  group->add_option("--weight-decay", o.weight_decay, "On all parameters")
-      ->check(not_negative())
-      ->capture_default_str();
-  group->add_flag("--no-norm-decay", raw.no_norm_decay, "No weight decay on norm parameters and biases");
-  group->add_flag("--nesterov", o.nesterov, "Nesterov momentum (SGD)");
-  group->add_option("--label-smoothing", o.label_smoothing, "Share of the target spread over all classes")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  group->add_option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: off")
-      ->check(not_negative());
-  group->add_option("--ema", o.ema, "Evaluate an average of parameters with this decay; 0: off")
-      ->check(CLI::Range(0.0, 1.0));
-  group->add_option("--seed", o.seed, "Of initial weights, order and augmentation")
-      ->check(not_negative())
-      ->capture_default_str();
-}
-
-void add_ranks(CLI::App& app, Raw& raw) {
-  TrainOptions& o = raw.options;
-  const auto group = app.add_option_group("Ranks");
-  group->add_option("--ranks", o.ranks, "Ranks as threads of this process; under mpirun the launcher decides")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  group->add_option("--backend", o.backend, "How ranks talk: mpi under mpirun, else threads")
-      ->check(one_of(dist::backend_names()))
-      ->capture_default_str();
-  group->add_option("--algorithm", o.algorithm, "All-reduce: auto is the backend's own")
-      ->check(one_of(dist::algorithm_names()))
-      ->capture_default_str();
-  group->add_option("--device", o.device, "auto takes the best there is")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  group->add_option("--threads", o.threads, "Compute threads per rank; default: cores / ranks on this host")
-      ->check(CLI::Range(1, 1024));
-  group->add_option("--sync", o.sync, table_help("When gradients travel:", dist::strategies()))
-      ->check(one_of(names(dist::strategies())))
-      ->capture_default_str();
-  group->add_option("--bucket-mb", o.bucket_mb, "Cap of a bucket in MiB; a larger parameter gets its own")
-      ->capture_default_str();
-  group->add_option("--first-bucket-mb", o.first_bucket_mb, "Cap of the bucket that is sent first, in MiB")
-      ->capture_default_str();
-  group->add_option("--plan", o.plan, table_help("Where --sync bucketed cuts:", dist::plan_rules()))
-      ->check(one_of(names(dist::plan_rules())))
-      ->capture_default_str();
-  group
-      ->add_option(
-          "--bucket-order", o.bucket_order,
-          "Order in flat memory and of launching: reverse, forward, memory (largest first), norm_first or "
-          "random:SEED")
-      ->capture_default_str();
-  group->add_option("--last-bucket-mb", o.last_bucket_mb,
-                    "Cap of the bucket that is sent last, in MiB; default: none of its own");
-  group->add_flag("--find-unused", o.find_unused,
-                  "Parameters without part in the loss count as zero instead of being an error");
-  group->add_option("--timeout", o.timeout, "Seconds to wait for a peer before giving up")
-      ->check(CLI::Range(0.001, 1e7))
-      ->capture_default_str();
-  const auto net =
-      group->add_option("--net", o.net, "Model a network: bandwidth and latency of a link, like 1gbit,50us")
-          ->type_name("LINK");
-  group
-      ->add_option("--net-schedule", o.net_schedule, "Change the bandwidth at steps, like 0:10gbit,200:1gbit")
-      ->type_name("STEP:BANDWIDTH,...")
-      ->needs(net);
-  group->add_option("--slow-rank", o.slow_rank, "One rank has only a fraction of the bandwidth, like 2:0.5")
-      ->type_name("RANK:FRACTION")
-      ->needs(net);
-  group->add_flag("--deterministic", o.deterministic,
-                  "Add ranks up in rank order, so that results do not depend on bucket sizes with more than "
-                  "two ranks either");
-}
-
-void add_output(CLI::App& app, Raw& raw) {
-  TrainOptions& o = raw.options;
-  const auto group = app.add_option_group("Output");
-  group->add_option("--out", o.out, "Directory for config.json, metrics.jsonl and the bucket plan")
-      ->type_name("DIR");
-  group
-      ->add_option("--eval-every", o.eval_every, "Evaluate every N epochs and at the end; 0: at the end only")
-      ->check(not_negative())
-      ->capture_default_str();
-  group->add_flag("--print-plan", o.print_plan, "Print the bucket plan");
-  group->add_flag("-q,--quiet", o.quiet, "No line per step");
+// What --plan names besides rules. Plans are small: a limit keeps a wrong path from filling memory.
+std::string read_plan(const std::string& path) {
+  constexpr std::uintmax_t kMaxBytes = 64 << 20;
+  std::error_code error;
+  const bool regular = std::filesystem::is_regular_file(path, error);
+  std::string rules;
+  for (const dist::PlanRule& rule : dist::plan_rules())
+    if (!rule.needs_json) rules += str(rules.empty() ? "" : ", ", rule.name);
+  BRIGADE_CHECK(regular, "--plan: must be one of ", rules, ", or a plan file; got \"", path,
+                "\", which is neither");
+  BRIGADE_CHECK(std::filesystem::file_size(path, error) <= kMaxBytes, "--plan: ", path,
+                " is too large for a plan");
+  std::ifstream file(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  BRIGADE_CHECK(file.good() || file.eof(), "--plan: cannot read ", path);
+  return text;
 }
 
 void require_usage(bool condition, const std::string& message) {
@@ -251,15 +68,20 @@ void finish(Raw& raw, const CLI::App& app) {
                                                              {"--label-smoothing", o.label_smoothing},
                                                              {"--clip-norm", o.clip_norm},
                                                              {"--ema", o.ema},
-                                                             {"--timeout", o.timeout}})
+                                                             {"--timeout", o.timeout},
+                                                             {"--min-bucket-kb", o.min_bucket_kb}})
     require_usage(!std::isnan(value), str(flag, ": needs a number; got nan"));
   // As from a shell variable that is not set: silence would mean other data, or no output.
-  for (const auto& [flag, value] : {std::pair{"--data", &o.data}, {"--out", &o.out}, {"--save", &o.save}})
+  for (const auto& [flag, value] :
+       {std::pair{"--data", &o.data}, {"--out", &o.out}, {"--save", &o.save}, {"--save-plan", &o.save_plan}})
     require_usage(app.count(flag) == 0 || !value->empty(), str(flag, ": needs a path; got an empty one"));
   try {
-    static_cast<void>(o.ddp());
+    if (!is_rule(o.plan)) o.plan_json = read_plan(o.plan);
+    const dist::DdpOptions ddp = o.ddp();
+    static_cast<void>(dist::make_comm_hook(
+        o.comm_hook, optim::FlatParameters(std::vector<nn::NamedParameter>()), ddp.hook_options));
     static_cast<void>(o.launch());
-    static_cast<void>(dist::make_order(o.bucket_order, {}));
+    if (o.bucket_order != "ready") static_cast<void>(dist::make_order(o.bucket_order, {}));
   } catch (const Error& error) {
     throw CLI::ValidationError(error.what());
   }
@@ -267,8 +89,13 @@ void finish(Raw& raw, const CLI::App& app) {
                 "--stem: only for resnet models; got --model " + o.model);
   require_usage(!o.nesterov || (o.optimizer == "sgd" && o.momentum > 0),
                 "--nesterov: needs --optimizer sgd and a momentum above 0");
-  require_usage(!dist::plan_rule(o.plan).replans || o.sync == "bucketed",
+  require_usage(app.count("--plan") == 0 || o.sync == "bucketed",
                 "--plan " + o.plan + ": needs --sync bucketed; got --sync " + o.sync);
+  require_usage(!o.split_large || o.plan == "size", "--split-large: needs --plan size; got --plan " + o.plan);
+  require_usage(app.count("--first-bucket-mb") == 0 || o.bucket_mb.size() == 1,
+                "--first-bucket-mb: drop it; a list in --bucket-mb has the first cap already");
+  require_usage(app.count("--divide") == 0 || dist::comm_hook(o.comm_hook).divides,
+                "--divide: only for hooks that sum what they are given; got --comm-hook " + o.comm_hook);
   require_usage(o.device != "cuda", "--device: this build has no CUDA support; choose auto or cpu");
   require_usage(!o.deterministic || o.algorithm == "auto",
                 "--deterministic: chooses the algorithm; drop --algorithm");
@@ -284,25 +111,45 @@ dist::LaunchOptions TrainOptions::launch() const {
   options.ranks = ranks;
   options.algorithm = deterministic ? "naive" : algorithm;
   options.group.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1000));
+  options.on_stuck = end_with_error;
   if (net.empty()) return options;
-  dist::NetworkModel network;
+  dist::NetworkModel network = dist::parse_network("--net", net);
   network.seed = seed;
-  const dist::Link link = dist::parse_link("--net", net);
-  network.links = {{0, link}};
-  if (!net_schedule.empty()) network.links = dist::parse_schedule("--net-schedule", net_schedule, link);
+  if (!net_schedule.empty())
+    network.links = dist::parse_schedule("--net-schedule", net_schedule, network.links.front().link);
   if (!slow_rank.empty()) network.slow_ranks = {dist::parse_slow_rank("--slow-rank", slow_rank)};
   options.network = network;
   return options;
 }
 
 dist::DdpOptions TrainOptions::ddp() const {
-  return {.strategy = sync,
-          .plan = {.rule = plan,
-                   .order = bucket_order,
-                   .caps = {.bytes = dist::cap_from_mib("--bucket-mb", bucket_mb),
-                            .first_bytes = dist::cap_from_mib("--first-bucket-mb", first_bucket_mb),
-                            .last_bytes = dist::cap_from_mib("--last-bucket-mb", last_bucket_mb)}},
-          .unused = find_unused ? dist::UnusedParameters::zero : dist::UnusedParameters::error};
+  dist::DdpOptions options{.strategy = sync, .hook = comm_hook};
+  options.plan.rule = plan_json.empty() ? plan : "file";
+  options.plan.json = plan_json;
+  options.plan.order = bucket_order;
+  options.plan.split = split_large;
+  dist::BucketCaps& caps = options.plan.caps;
+  for (const double mb : bucket_mb) caps.list.push_back(dist::cap_from_mib("--bucket-mb", mb));
+  caps.bytes = caps.list.front();
+  if (caps.list.size() == 1) caps.list.clear();
+  caps.first_bytes = dist::cap_from_mib("--first-bucket-mb", first_bucket_mb);
+  caps.last_bytes = dist::cap_from_mib("--last-bucket-mb", last_bucket_mb);
+  caps.min_bytes = min_bucket_kb * 1024;
+  options.hook_options.seed = seed;
+  using dist::Divide;
+  options.hook_options.divide = divide == "before"  ? Divide::before
+                                : divide == "after" ? Divide::after
+                                : divide == "split" ? Divide::split
+                                                    : Divide::automatic;
+  options.unused = find_unused ? dist::UnusedParameters::zero : dist::UnusedParameters::error;
+  using dist::NonFinite;
+  options.non_finite = non_finite == "skip"     ? NonFinite::skip
+                       : non_finite == "ignore" ? NonFinite::ignore
+                                                : NonFinite::error;
+  options.buffers = dist::buffer_policy(bn_buffers);
+  options.clip_norm = clip_norm;
+  options.check_every = check_every;
+  return options;
 }
 
 data::AugmentOptions TrainOptions::augmentation() const {
@@ -316,6 +163,9 @@ std::string TrainOptions::to_json() const {
   const auto limit = [](std::int64_t n) {
     return n == std::numeric_limits<std::int64_t>::max() ? nlohmann::ordered_json()
                                                          : nlohmann::ordered_json(n);
+  };
+  const auto finite = [](double x) {
+    return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json();
   };
   const nlohmann::ordered_json json{
       {"data", data},
@@ -349,22 +199,30 @@ std::string TrainOptions::to_json() const {
       {"clip_norm", clip_norm},
       {"ema", ema},
       {"seed", seed},
-      {"sync", sync},
-      {"bucket_mb", bucket_mb},
-      {"first_bucket_mb", first_bucket_mb},
-      {"plan", plan},
-      {"bucket_order", bucket_order},
-      {"find_unused", find_unused},
+      {"ranks", ranks},
       {"backend", backend},
       {"algorithm", algorithm},
       {"device", device},
+      {"threads", threads},
+      {"timeout", timeout},
+      {"bn_buffers", bn_buffers},
+      {"find_unused", find_unused},
+      {"non_finite", non_finite},
+      {"check_every", check_every},
+      {"deterministic", deterministic},
+      {"sync", sync},
+      {"plan", plan},
+      {"bucket_mb", bucket_mb},
+      {"first_bucket_mb", first_bucket_mb},
+      {"last_bucket_mb", finite(last_bucket_mb)},
+      {"min_bucket_kb", min_bucket_kb},
+      {"split_large", split_large},
+      {"bucket_order", bucket_order},
+      {"comm_hook", comm_hook},
+      {"divide", divide},
       {"net", net},
       {"net_schedule", net_schedule},
       {"slow_rank", slow_rank},
-      {"ranks", ranks},
-      {"threads", threads},
-      {"timeout", timeout},
-      {"deterministic", deterministic},
       {"eval_every", eval_every}};
   return json.dump(1) + "\n";
 }
@@ -379,7 +237,9 @@ TrainOptions parse_train_options(int argc, char** argv) {
       "More ranks than cores: mpirun --oversubscribe. As root: mpirun --allow-run-as-root. scripts/train.sh\n"
       "--ranks 4 gives Open MPI all that it wants.",
       "train_resnet18");
-  for (const auto add : {add_data, add_model, add_optimisation, add_ranks, add_output}) add(app, raw);
+  for (const auto add : {add_data_flags, add_model_flags, add_optimisation_flags, add_rank_flags,
+                         add_sync_flags, add_network_flags, add_output_flags})
+    add(app, raw);
   try {
     app.parse(argc, argv);
     finish(raw, app);

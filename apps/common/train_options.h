@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/dtype.h"
 #include "data/augment.h"
@@ -53,26 +54,39 @@ struct TrainOptions {
   std::uint64_t seed = 0;
 
   // Ranks
-  std::string sync = "bucketed";
-  double bucket_mb = 4;
-  double first_bucket_mb = 1;
-  double last_bucket_mb = std::numeric_limits<double>::infinity();
-  std::string bucket_order = "reverse";
-  std::string plan = "size";
-  bool find_unused = false;
+  int ranks = 1;
   std::string backend = "auto";
   std::string algorithm = "auto";
   std::string device = "auto";
-  std::string net, net_schedule, slow_rank;  ///< A modelled network; empty: the real one.
-  int ranks = 1;
   int threads = 0;       ///< Per rank; 0: cores / ranks on this host.
   double timeout = 120;  ///< Seconds.
+  std::string bn_buffers = "broadcast";
+  bool find_unused = false;
+  std::string non_finite = "error";
+  std::int64_t check_every = 100;
   bool deterministic = false;
+
+  // Gradients
+  std::string sync = "bucketed";
+  std::string plan = "auto";         ///< A rule, or the path of a plan file…
+  std::string plan_json;             ///< … and what it holds.
+  std::vector<double> bucket_mb{4};  ///< Several: a cap for each bucket.
+  double first_bucket_mb = 1;
+  double last_bucket_mb = std::numeric_limits<double>::infinity();
+  double min_bucket_kb = 0;
+  bool split_large = false;
+  std::string bucket_order = "reverse";
+  std::string comm_hook = "none";
+  std::string divide = "auto";
+  bool print_plan = false;
+  std::string save_plan;  ///< Empty: not saved.
+
+  // Modelled network
+  std::string net, net_schedule, slow_rank;  ///< Empty: the real one.
 
   // Output
   std::string out;              ///< Empty: no files.
   std::int64_t eval_every = 1;  ///< Epochs; 0: at the end only.
-  bool print_plan = false;
   bool quiet = false;
 
   dist::LaunchOptions launch() const;

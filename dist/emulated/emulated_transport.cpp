@@ -16,7 +16,11 @@ class EmulatedTransport final : public Transport {
   EmulatedTransport(std::unique_ptr<Transport> inner, NetworkModel model)
       : inner_(std::move(inner)),
         model_(std::move(model)),
-        name_(str(inner_->name(), " behind an emulated network")) {}
+        name_(str(inner_->name(), " behind an emulated network")) {
+    for (const auto& [rank, fraction] : model_.slow_ranks)
+      BRIGADE_CHECK(rank >= 0 && rank < size(), "emulated network: the slow rank must be one of ", size(),
+                    "; got ", rank);
+  }
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }

@@ -95,6 +95,22 @@ Link parse_link(std::string_view flag, std::string_view text) {
           .bytes_per_s = parse_quantity(flag, bandwidth, kBandwidths)};
 }
 
+NetworkModel parse_network(std::string_view flag, std::string_view text) {
+  NetworkModel model;
+  const std::size_t second = text.find(',', std::min(text.find(','), text.size() - 1) + 1);
+  if (second != std::string_view::npos) {
+    const std::string_view jitter = text.substr(second + 1);
+    BRIGADE_CHECK(jitter.ends_with('%'), flag, ": the third part is a jitter in percent, like 5%; got \"",
+                  text, "\"");
+    model.jitter = parse_number<double>(flag, jitter.substr(0, jitter.size() - 1), text) / 100;
+    BRIGADE_CHECK(model.jitter >= 0 && model.jitter <= 1, flag, ": a jitter must lie in [0, 100] %; got \"",
+                  text, "\"");
+    text = text.substr(0, second);
+  }
+  model.links = {{0, parse_link(flag, text)}};
+  return model;
+}
+
 std::vector<NetworkModel::Change> parse_schedule(std::string_view flag, std::string_view text,
                                                  const Link& base) {
   std::vector<NetworkModel::Change> out;

@@ -52,6 +52,8 @@ struct NetworkModel {
 /// "1gbit,50us", "100mbit", "10gbit,5us": bandwidth in kbit, mbit, gbit (decimal, per second), then optionally the
 /// latency in ns, us, ms, s. Throws Error naming `flag`.
 Link parse_link(std::string_view flag, std::string_view text);
+/// The same with an optional third part, the jitter of times in percent: "1gbit,50us,5%".
+NetworkModel parse_network(std::string_view flag, std::string_view text);
 /// "0:10gbit,200:1gbit": from which step which bandwidth; latencies stay those of `base`. Steps ascend.
 std::vector<NetworkModel::Change> parse_schedule(std::string_view flag, std::string_view text,
                                                  const Link& base);

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// apps/common/train_flags.cpp - flags about data, model, optimisation and output. Read next:
+// apps/common/train_rank_flags.cpp.
+#include "apps/common/train_flags.h"
+
+#include "models/catalog.h"
+#include "nn/optim/catalog.h"
+#include "nn/optim/schedule.h"
+
+namespace brigade::apps {
+
+void add_data_flags(CLI::App& app, Raw& raw) {
+  TrainOptions& o = raw.options;
+  const auto group = app.add_option_group("Data");
+  const auto data = group->add_option(
+      "--data", o.data,
+      "Directory with cifar-10-batches-bin; default: $BRIGADE_DATA, then the cache folder, else synthetic");
+  group
+      ->add_option("--synthetic", raw.synthetic,
+                   "Train on N generated images (default 50000) instead of real ones")
+      ->expected(0, 1)
+      ->type_name("[N]")
+      ->excludes(data);
+  group->add_flag("--allow-short", o.allow_short,
+                  "Accept data files with fewer records than the official ones");
+  group->add_flag("--cifar100", o.cifar100, "The data set is CIFAR-100 (binary version)");
+  group->add_option("--limit-train", o.limit_train, "Use only the first N training images")
+      ->check(positive())
+      ->type_name("N");
+  group->add_option("--limit-test", o.limit_test, "Use only the first N test images")
+      ->check(positive())
+      ->type_name("N");
+  group->add_flag("--no-augment", raw.no_augment, "No random crop and flip");
+  group->add_flag("--no-shuffle", raw.no_shuffle, "Images in file order, in every epoch");
+  group->add_option("--noise-std", o.noise_std, "Gaussian noise added to normalised pixels")
+      ->check(not_negative());
+  group
+      ->add_option("--cutout", o.cutout, "Side of a random square set to the mean colour, in pixels; 0: none")
+      ->check(CLI::Range(0, 32));
+}
+
+void add_model_flags(CLI::App& app, Raw& raw) {
+  TrainOptions& o = raw.options;
+  const auto group = app.add_option_group("Model");
+  group->add_option("--model", o.model, "Network")
+      ->check(one_of(models::model_names()))
+      ->capture_default_str();
+  group->add_option("--stem", o.stem, "ResNet's first layers: 3x3 stride 1, or 7x7 stride 2 and max-pooling")
+      ->check(CLI::IsMember({"cifar", "imagenet"}))
+      ->capture_default_str();
+  group->add_option("--precision", raw.precision, "Of activations and products; parameters are f32")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  group->add_flag("--checkpoint-activations", o.checkpoint_activations,
+                  "Recompute each block in backward instead of keeping it");
+  group->add_option("--init", o.init, "Start from the parameters and buffers in FILE.safetensors")
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE");
+  group->add_option("--save", o.save, "Write parameters and buffers to FILE.safetensors at the end")
+      ->type_name("FILE");
+}
+
+void add_optimisation_flags(CLI::App& app, Raw& raw) {
+  TrainOptions& o = raw.options;
+  const auto group = app.add_option_group("Optimisation");
+  group->add_option("--epochs", o.epochs, "Passes over the training set")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->capture_default_str();
+  group->add_option("--steps", o.steps, "Optimizer steps instead of --epochs; the schedule ends there too")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
+  group
+      ->add_option("--batch-size", o.batch_size,
+                   "Images per rank and backward; the global batch is ranks x accumulate times this")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->capture_default_str();
+  group->add_option("--accumulate", o.accumulate, "Backwards per optimizer step, synchronised once")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->capture_default_str();
+  group->add_option("--optimizer", o.optimizer, "Update rule")
+      ->check(one_of(optim::optimizer_names()))
+      ->capture_default_str();
+  group->add_option("--schedule", o.schedule, "Learning rate over time")
+      ->check(one_of(optim::schedule_names()))
+      ->capture_default_str();
+  group->add_option("--lr", o.lr, "Peak learning rate, for the global batch; not scaled for you")
+      ->check(positive())
+      ->capture_default_str();
+  group->add_option("--momentum", o.momentum, "Of SGD and LARS")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  group->add_option("--weight-decay", o.weight_decay, "On all parameters")
+      ->check(not_negative())
+      ->capture_default_str();
+  group->add_flag("--no-norm-decay", raw.no_norm_decay, "No weight decay on norm parameters and biases");
+  group->add_flag("--nesterov", o.nesterov, "Nesterov momentum (SGD)");
+  group->add_option("--label-smoothing", o.label_smoothing, "Share of the target spread over all classes")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  group->add_option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: off")
+      ->check(not_negative());
+  group->add_option("--ema", o.ema, "Evaluate an average of parameters with this decay; 0: off")
+      ->check(CLI::Range(0.0, 1.0));
+  group->add_option("--seed", o.seed, "Of initial weights, order and augmentation")
+      ->check(not_negative())
+      ->capture_default_str();
+}
+
+void add_output_flags(CLI::App& app, Raw& raw) {
+  TrainOptions& o = raw.options;
+  const auto group = app.add_option_group("Output");
+  group->add_option("--out", o.out, "Directory for config.json, metrics.jsonl and the bucket plan")
+      ->type_name("DIR");
+  group
+      ->add_option("--eval-every", o.eval_every, "Evaluate every N epochs and at the end; 0: at the end only")
+      ->check(not_negative())
+      ->capture_default_str();
+  group->add_flag("-q,--quiet", o.quiet, "No line per step");
+}
+
+}  // namespace brigade::apps

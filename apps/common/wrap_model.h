@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// apps/common/wrap_model.h - from a model and flags to a Ddp: what stands between --sync, --plan, --bn-buffers … and
+// the library. Read next: dist/ddp.h.
+#pragma once
+
+#include <memory>
+
+#include "apps/common/train_options.h"
+#include "data/dataset.h"
+#include "dist/ddp.h"
+#include "nn/module.h"
+
+namespace brigade::apps {
+
+/// Collective; blocks. With --bucket-order ready it runs one forward and backward on a batch of `images` first; with
+/// --bn-buffers sync_bn it makes the model's batch norms combine their statistics over `group`, which must outlive them.
+std::unique_ptr<dist::Ddp> wrap_model(const TrainOptions& options, nn::Module& model,
+                                      const data::Dataset& images, dist::ProcessGroup& group);
+
+}  // namespace brigade::apps
