@@ -27,7 +27,7 @@ void check_can_save(const char* flag, const fs::path& path) {
                 std::strerror(errno));
 }
 
-// JSON has no infinity and no NaN; a step that was skipped may have such a loss.
+// JSON has no infinity and no NaN; a step that was skipped, and a model that is lost, have such a loss.
 std::string json_number(double x) { return std::isfinite(x) ? fmt::format("{:.9g}", x) : "null"; }
 
 }  // namespace
@@ -126,8 +126,8 @@ void RunLog::evaluation(const EvaluationReport& r) {
   if (!speaks_) return;
   const double accuracy = static_cast<double>(r.correct) / static_cast<double>(r.images);
   if (metrics_) {
-    fmt::print(metrics_.get(), "{{\"epoch\": {}, \"test_loss\": {:.9g}, \"test_accuracy\": {:.9g}}}\n",
-               r.epoch, r.loss, accuracy);
+    fmt::print(metrics_.get(), "{{\"epoch\": {}, \"test_loss\": {}, \"test_accuracy\": {:.9g}}}\n",
+               r.epoch, json_number(r.loss), accuracy);
     BRIGADE_CHECK(std::fflush(metrics_.get()) == 0, "--out: cannot write metrics.jsonl; ",
                   std::strerror(errno));
   }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "apps/common/run_main.h"
@@ -41,6 +42,14 @@ void require_usage(bool condition, const std::string& message) {
   if (!condition) throw CLI::ValidationError(message);
 }
 
+void usage_error_if_it_throws(const std::string& flag, const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    throw CLI::ValidationError(flag + error.what());
+  }
+}
+
 // What a single flag's check cannot see.
 void finish(Raw& raw, const CLI::App& app) {
   TrainOptions& o = raw.options;
@@ -75,16 +84,16 @@ void finish(Raw& raw, const CLI::App& app) {
   for (const auto& [flag, value] :
        {std::pair{"--data", &o.data}, {"--out", &o.out}, {"--save", &o.save}, {"--save-plan", &o.save_plan}})
     require_usage(app.count(flag) == 0 || !value->empty(), str(flag, ": needs a path; got an empty one"));
-  try {
+  usage_error_if_it_throws("", [&] {
     if (!is_rule(o.plan)) o.plan_json = read_plan(o.plan);
-    const dist::DdpOptions ddp = o.ddp();
-    static_cast<void>(dist::make_comm_hook(
-        o.comm_hook, optim::FlatParameters(std::vector<nn::NamedParameter>()), ddp.hook_options));
+    static_cast<void>(o.ddp());
     static_cast<void>(o.launch());
+  });
+  const optim::FlatParameters none{std::vector<nn::NamedParameter>()};
+  usage_error_if_it_throws("--comm-hook: ", [&] { static_cast<void>(dist::make_comm_hook(o.comm_hook, none)); });
+  usage_error_if_it_throws("--bucket-order: ", [&] {
     if (o.bucket_order != "ready") static_cast<void>(dist::make_order(o.bucket_order, {}));
-  } catch (const Error& error) {
-    throw CLI::ValidationError(error.what());
-  }
+  });
   require_usage(app.count("--stem") == 0 || o.model.rfind("resnet", 0) == 0,
                 "--stem: only for resnet models; got --model " + o.model);
   require_usage(!o.nesterov || (o.optimizer == "sgd" && o.momentum > 0),
