@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// apps/bench/comm_hooks.cpp - what each comm hook sends, loses and costs: on the gradients of a model's first step
+// (or on normal numbers), as one bucket. Read before: dist/comm_hook.h.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+
+#include "apps/common/run_main.h"
+#include "autograd/engine.h"
+#include "autograd/ops/loss.h"
+#include "core/parallel.h"
+#include "core/rng.h"
+#include "data/loader.h"
+#include "data/synthetic.h"
+#include "dist/comm_hook.h"
+#include "dist/launch.h"
+#include "models/catalog.h"
+
+namespace brigade::apps {
+namespace {
+
+struct HookBenchOptions {
+  int ranks = 2, steps = 5;
+  std::int64_t elements = 0;
+  std::string model = "resnet18", net;
+  std::vector<std::string> hooks;
+};
+
+// Parameters whose gradient memory holds this rank's gradients: those of a model on its own images, or normal numbers.
+optim::FlatParameters make_gradients(const HookBenchOptions& options, dist::ProcessGroup& group) {
+  if (options.elements > 0) {
+    // As square as can be, for hooks that look for matrices.
+    const auto rows = static_cast<std::int64_t>(std::sqrt(static_cast<double>(options.elements)));
+    const Tensor zeros = Tensor::zeros({rows, options.elements / rows});
+    optim::FlatParameters parameters({{"gradients", Variable::parameter(zeros)}});
+    float* const x = parameters.gradients(parameters.all()).data<float>();
+    for (std::int64_t i = 0; i < zeros.numel(); ++i)
+      x[i] = normal_at(1, static_cast<std::uint64_t>(group.rank()), static_cast<std::uint64_t>(i));
+    return parameters;
+  }
+  default_generator() = {.seed = 1};
+  const auto model = models::make_model(options.model);
+  optim::FlatParameters parameters(model->named_parameters());
+  const data::Split images = data::make_synthetic({.train = 1024, .test = 16});
+  data::Loader loader(images.train, {.batch_size = 16, .rank = group.rank(), .size = group.size()});
+  const data::Batch batch = loader.next();
+  backward(cross_entropy((*model)(batch.images), batch.labels));
+  return parameters;
+}
+
+// |gradients - mean| / |mean|; `mean` is exact, in f64.
+double relative_error(const Tensor& gradients, const std::vector<double>& mean) {
+  double difference = 0, all = 0;
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    difference += std::pow(gradients.data<float>()[i] - mean[i], 2);
+    all += mean[i] * mean[i];
+  }
+  return std::sqrt(difference / all);
+}
+
+void run(const HookBenchOptions& options) {
+  dist::LaunchOptions launch{.ranks = options.ranks};
+  if (!options.net.empty()) {
+    launch.network.emplace();
+    launch.network->links = {{0, dist::parse_link("--net", options.net)}};
+  }
+  dist::run_ranks(launch, [&](dist::ProcessGroup& group) {
+    const optim::FlatParameters parameters = make_gradients(options, group);
+    Tensor gradients = parameters.gradients(parameters.all());
+    const std::vector<float> own = gradients.to_vector<float>();
+    Tensor all = Tensor::empty({group.size() * gradients.numel()});
+    group.all_gather(gradients, all).wait();
+    std::vector<double> mean(own.size());
+    for (std::size_t i = 0; i < own.size() * static_cast<std::size_t>(group.size()); ++i)
+      mean[i % own.size()] += static_cast<double>(all.data<float>()[i]) / group.size();
+
+    if (group.rank() == 0)
+      fmt::print(
+          "{}, {:.1f} MiB, {} ranks of {} cores ({}), {} calls of one bucket, network {}\n{:<14} {:>12} "
+          "{:>9} "
+          "{:>12} {:>9}\n",
+          options.elements > 0 ? "normal numbers" : options.model,
+          static_cast<double>(gradients.bytes()) / 1048576.0, group.size(), available_cores(),
+          group.backend(), options.steps, options.net.empty() ? "as it is" : options.net, "", "bytes",
+          "of none", "L2 error", "p50 ms");
+    for (const std::string& name : options.hooks) {
+      const auto hook = dist::make_comm_hook(name, parameters);
+      dist::HookReport report;
+      double error = 0;
+      std::vector<double> times;
+      for (int step = 0; step <= options.steps; ++step) {
+        std::copy(own.begin(), own.end(), gradients.data<float>());
+        group.barrier().wait();
+        const auto begin = Clock::now();
+        group
+            .run({.operation = "hook",
+                  .tensor = gradients,
+                  .run =
+                      [&](dist::Transport& transport) {
+                        dist::HookBucket bucket{parameters,        parameters.all(), 0,
+                                                gradients.numel(), gradients,        step};
+                        report = hook->mean(bucket, transport);
+                      }})
+            .wait();
+        // The first call has the error of a hook that keeps none back yet, and allocates; it is not timed.
+        if (step == 0)
+          error = relative_error(gradients, mean);
+        else
+          times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+      }
+      std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+      if (group.rank() == 0)
+        fmt::print("{:<14} {:>12} {:>9.4f} {:>12.3g} {:>9.1f}\n", name, report.wire_bytes,
+                   static_cast<double>(report.wire_bytes) / static_cast<double>(gradients.bytes()), error,
+                   times[times.size() / 2]);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace brigade::apps
+
+int main(int argc, char** argv) {
+  using namespace brigade;
+  apps::HookBenchOptions o;
+  for (const dist::HookEntry& entry : dist::comm_hooks()) o.hooks.emplace_back(entry.name);
+  CLI::App app("Compares what comm hooks send, lose and cost.", "bench_comm_hooks");
+  app.add_option("--ranks", o.ranks, "Threads of this process; under mpirun the launcher decides")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--steps", o.steps, "Timed calls of each")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--model", o.model, "Whose gradients")->capture_default_str();
+  app.add_option("--elements", o.elements, "So many normal numbers instead of a model's gradients")
+      ->check(CLI::Range(1, 1 << 30));
+  app.add_option("--net", o.net, "Model a network, like 1gbit,50us");
+  app.add_option("--hooks", o.hooks, "Which, like none,topk:0.001")->delimiter(',')->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return apps::run_main([&] { apps::run(o); });
+}
