@@ -14,6 +14,12 @@ namespace {
 constexpr std::int64_t kWord = 64;    // Slices are whole words of bits, and so whole cache lines.
 constexpr std::int64_t kPart = 1024;  // Elements that are summed while they stay in the first-level cache.
 
+// Calls body(begin, n) for parts of [0, count).
+template <class Body>
+void for_each_part(std::int64_t count, const Body& body) {
+  for (std::int64_t begin = 0; begin < count; begin += kPart) body(begin, std::min(kPart, count - begin));
+}
+
 // A slice on its way: its scale, alone in a cache line so that what follows is aligned, then its elements.
 struct Block {
   const Encoding& encoding;
@@ -39,10 +45,12 @@ struct Block {
   void decode(std::int64_t begin, std::int64_t count, float* x) const {
     encoding.decode(at(begin), count, scale(), x);
   }
-  // kept = x - what came of it.
+  // kept = x - what came of it. In parts, so that memory is passed once.
   void keep_lost(const float* x, std::int64_t count, float* kept) const {
-    decode(0, count, kept);
-    for (std::int64_t i = 0; i < count; ++i) kept[i] = x[i] - kept[i];
+    for_each_part(count, [&](std::int64_t part, std::int64_t n) {
+      decode(part, n, kept + part);
+      for (std::int64_t i = part; i < part + n; ++i) kept[i] = x[i] - kept[i];
+    });
   }
 };
 
@@ -83,8 +91,7 @@ std::int64_t SlicedMean::operator()(const Encoding& encoding, Tensor& gradients,
   const std::int64_t begin = begin_of(own), own_count = count_of(own);
   Tensor sum_memory = scratch(sum_, length);
   float* const sum = sum_memory.data<float>();
-  for (std::int64_t part = 0; part < own_count; part += kPart) {
-    const std::int64_t n = std::min(kPart, own_count - part);
+  for_each_part(own_count, [&](std::int64_t part, std::int64_t n) {
     float decoded[kPart];
     block(received, 0).decode(part, n, sum + part);
     for (int rank = 1; rank < size; ++rank) {
@@ -92,8 +99,8 @@ std::int64_t SlicedMean::operator()(const Encoding& encoding, Tensor& gradients,
       add(sum + part, decoded, n);
     }
     for (std::int64_t i = part; i < part + n; ++i) sum[i] /= divisor;
-  }
-  if (feedback.answered != nullptr) add(sum, feedback.answered + begin, own_count);
+    if (feedback.answered != nullptr) add(sum + part, feedback.answered + begin + part, n);
+  });
 
   // To all, my slice's mean.
   const Block answer = block(answers, own);

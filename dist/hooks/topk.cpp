@@ -77,14 +77,30 @@ class TopK final : public CommHook {
     std::fill(histogram_.begin(), histogram_.end(), 0);
     for (std::int64_t i = 0; i < count; ++i) ++histogram_[magnitude(x[i]) >> 15];
     const std::uint32_t upper = descend(missing);
+    collect(x, count, upper << 15);
+
     std::fill(histogram_.begin(), histogram_.end(), 0);
-    for (std::int64_t i = 0; i < count; ++i)
+    for (const std::int32_t i : candidates_)
       if (magnitude(x[i]) >> 15 == upper) ++histogram_[magnitude(x[i]) & 0x7fffu];
     const std::uint32_t smallest = upper << 15 | descend(missing);
+    for (const std::int32_t i : candidates_)
+      if (magnitude(x[i]) > smallest || (magnitude(x[i]) == smallest && missing-- > 0)) *indices++ = i;
+  }
 
-    for (std::int64_t i = 0; i < count; ++i)
-      if (magnitude(x[i]) > smallest || (magnitude(x[i]) == smallest && missing-- > 0))
-        *indices++ = static_cast<std::int32_t>(i);
+  // candidates_ = indices of magnitudes of at least `bound`: few. One branch for a vector of elements.
+  void collect(const float* x, std::int64_t count, std::uint32_t bound) {
+    constexpr std::int64_t kLanes = 32;
+    candidates_.clear();
+    for (std::int64_t begin = 0; begin < count; begin += kLanes) {
+      const std::int64_t end = std::min(begin + kLanes, count);
+      std::uint32_t largest = 0;
+      if (end - begin == kLanes)
+        for (std::int64_t lane = 0; lane < kLanes; ++lane)
+          largest = std::max(largest, magnitude(x[begin + lane]));
+      if (end - begin == kLanes && largest < bound) continue;
+      for (std::int64_t i = begin; i < end; ++i)
+        if (magnitude(x[i]) >= bound) candidates_.push_back(static_cast<std::int32_t>(i));
+    }
   }
 
   // The bin that holds the `missing`-th from above; `missing` becomes how many of that bin are wanted.
@@ -96,7 +112,7 @@ class TopK final : public CommHook {
 
   double fraction_;
   optim::FlatBuffer errors_;
-  std::vector<std::int32_t> histogram_;
+  std::vector<std::int32_t> histogram_, candidates_;
   Tensor mine_, all_;
 };
 
