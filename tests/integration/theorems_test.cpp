@@ -5,12 +5,13 @@
 //   (3) strategy and bucket plan do not change the gradient (bitwise for two ranks);
 //   (6) mismatched calls are reported with both ranks' operation and shape.
 // Ranks always get different data: with equal data a missing all-reduce would go unnoticed.
+#include "tests/support/theorems.h"
+
 #include "autograd/engine.h"
 #include "core/rng.h"
 #include "dist/ddp.h"
 #include "kernels/ops.h"
 #include "models/gpt.h"
-#include "nn/optim/sgd.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 #include "tests/support/training.h"
@@ -19,51 +20,6 @@ using namespace brigade;
 using namespace brigade::dist;
 
 namespace {
-
-constexpr std::int64_t kGlobalBatch = 24;  // Divides by 1, 2, 3 and 4 ranks.
-constexpr int kSteps = 4;
-
-struct Subject {
-  const char* name;
-  std::unique_ptr<nn::Module> (*make)(std::uint64_t seed);
-  Shape features;
-};
-const Subject kSubjects[] = {{"mlp", test::toy_mlp, {16}}, {"cnn", test::toy_cnn, {3, 8, 8}}};
-
-// Trains for kSteps and returns the parameters; `after_step(model)` sees each step.
-template <class AfterStep>
-std::vector<Tensor> train(const Subject& subject, ProcessGroup& group, const DdpOptions& options,
-                          const AfterStep& after_step) {
-  const auto model = subject.make(7);
-  Ddp ddp(model->named_parameters(), model->named_buffers(), group, options);
-  optim::Sgd optimizer(ddp.parameters(), 0.1, {.momentum = 0.9, .weight_decay = 1e-3});
-  for (int step = 0; step < kSteps; ++step) {
-    ddp.parameters().zero_grad();
-    backward(test::toy_loss(*model, test::toy_batch(subject.features, kGlobalBatch, group.rank(),
-                                                    group.size(), static_cast<std::uint64_t>(step))));
-    optimizer.step();
-    after_step(*model);
-  }
-  return test::copy_values(*model);
-}
-
-std::vector<Tensor> train(const Subject& subject, ProcessGroup& group, const DdpOptions& options) {
-  return train(subject, group, options, [](const nn::Module&) {});
-}
-
-// The same steps without Ddp on one rank's whole batch.
-std::vector<Tensor> train_serially(const Subject& subject) {
-  const auto model = subject.make(7);
-  optim::FlatParameters parameters(model->named_parameters());
-  optim::Sgd optimizer(parameters, 0.1, {.momentum = 0.9, .weight_decay = 1e-3});
-  for (int step = 0; step < kSteps; ++step) {
-    parameters.zero_grad();
-    backward(test::toy_loss(
-        *model, test::toy_batch(subject.features, kGlobalBatch, 0, 1, static_cast<std::uint64_t>(step))));
-    optimizer.step();
-  }
-  return test::copy_values(*model);
-}
 
 std::vector<DdpOptions> all_options() {
   std::vector<DdpOptions> out;
@@ -78,7 +34,7 @@ std::vector<DdpOptions> all_options() {
   return out;
 }
 
-std::string describe(const Subject& subject, const DdpOptions& options, const ProcessGroup& group) {
+std::string describe(const test::Subject& subject, const DdpOptions& options, const ProcessGroup& group) {
   return str(subject.name, ", ", options.strategy, ", plan ", options.plan.rule, ", order ",
              options.plan.order, ", cap ", options.plan.caps.bytes, ", ", group.size(), " ranks");
 }
@@ -86,39 +42,31 @@ std::string describe(const Subject& subject, const DdpOptions& options, const Pr
 }  // namespace
 
 TEST_CASE("theorem 1: p ranks on batch B/p equal one rank on batch B", "[integration][theorem][ranks]") {
-  for (const Subject& subject : kSubjects) {
-    const auto expected = train_serially(subject);
+  for (const test::Subject& subject : test::subjects())
     test::for_each_world([&](ProcessGroup& group) {
       for (const DdpOptions& options : all_options())
-        test::require_close(train(subject, group, options), expected, 1e-5,
-                            describe(subject, options, group));
+        test::require_serial_result(subject, group, test::with_ddp(options),
+                                    describe(subject, options, group));
     });
-  }
 }
 
 TEST_CASE("theorem 2: after each step all ranks hold bit-identical parameters",
           "[integration][theorem][ranks]") {
-  for (const Subject& subject : kSubjects)
+  for (const test::Subject& subject : test::subjects())
     test::for_each_world([&](ProcessGroup& group) {
       for (const DdpOptions& options : all_options())
-        train(subject, group, options, [&](const nn::Module& model) {
-          test::require_same_on_all_ranks(test::copy_values(model), group, describe(subject, options, group));
-        });
+        test::require_equal_ranks(subject, group, test::with_ddp(options), describe(subject, options, group));
     });
 }
 
 TEST_CASE("theorem 3: with two ranks strategy and bucket plan do not change a bit",
           "[integration][theorem][ranks]") {
-  for (const Subject& subject : kSubjects)
+  for (const test::Subject& subject : test::subjects())
     test::for_each_world([&](ProcessGroup& group) {
-      const auto expected = train(subject, group, {.strategy = "naive"});
-      for (const DdpOptions& options : all_options()) {
-        const auto got = train(subject, group, options);
-        if (group.size() <= 2)
-          test::require_same(got, expected, describe(subject, options, group));
-        else
-          test::require_close(got, expected, 1e-6, describe(subject, options, group));
-      }
+      for (const DdpOptions& options : all_options())
+        test::require_same_gradient(subject, group, test::with_ddp(options),
+                                    test::with_ddp({.strategy = "naive"}), group.size() <= 2,
+                                    describe(subject, options, group));
     });
 }
 
@@ -154,12 +102,13 @@ TEST_CASE("theorems 1 and 2 on a transformer: layer norms, and a head tied to th
 TEST_CASE("theorem 3: algorithms that add ranks up in rank order keep every bit at any number of ranks",
           "[integration][theorem][ranks]") {
   // "naive" reduces on rank 0 in rank order: what --deterministic chooses.
-  for (const Subject& subject : kSubjects)
+  for (const test::Subject& subject : test::subjects())
     test::for_each_world(
         [&](ProcessGroup& group) {
-          const auto expected = train(subject, group, {.strategy = "flat"});
           for (const DdpOptions& options : all_options())
-            test::require_same(train(subject, group, options), expected, describe(subject, options, group));
+            test::require_same_gradient(subject, group, test::with_ddp(options),
+                                        test::with_ddp({.strategy = "flat"}), true,
+                                        describe(subject, options, group));
         },
         {.algorithm = "naive"});
 }
@@ -173,11 +122,14 @@ TEST_CASE("theorem 6: a rank that reduces something else is reported with both r
     const std::string text = test::thrown_by([&] {
       Ddp ddp(model->named_parameters(), {}, group,
               {.strategy = group.rank() == 1 ? "flat" : "per_parameter"});
-      backward(test::toy_loss(*model, test::toy_batch({16}, kGlobalBatch, group.rank(), group.size(), 1)));
+      backward(
+          test::toy_loss(*model, test::toy_batch({16}, test::kGlobalBatch, group.rank(), group.size(), 1)));
     });
     // The roll call of the first backward finds it, before any bucket moves.
-    for (const char* part : {"CommError", "the ranks are about to call different things", "rank 1: expected strategy "
-                             "per_parameter", "got strategy flat"})
+    for (const char* part : {"CommError", "the ranks are about to call different things",
+                             "rank 1: expected strategy "
+                             "per_parameter",
+                             "got strategy flat"})
       test::require_contains(text, part);
   });
 }
