@@ -10,10 +10,11 @@ namespace brigade::dist {
 
 std::vector<std::string_view> backend_names() { return {"auto", "threads", "mpi"}; }
 
-std::shared_ptr<Job> join_mpi_job() {
+std::shared_ptr<Job> join_mpi_job(std::chrono::milliseconds timeout) {
 #if BRIGADE_HAS_MPI
-  return std::make_shared<MpiJob>();
+  return std::make_shared<MpiJob>(timeout);
 #else
+  static_cast<void>(timeout);
   fail("backend mpi: not compiled in; install an MPI library and configure with -DBRIGADE_WITH_MPI=ON");
 #endif
 }

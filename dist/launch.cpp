@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -46,6 +47,10 @@ std::unique_ptr<Transport> decorated(std::unique_ptr<Transport> transport, const
   return make_algorithm_transport(std::move(transport), find_algorithm(options.algorithm));
 }
 
+// How long the ranks that have not failed get to end by themselves before on_stuck is called: they notice at their next
+// collective.
+constexpr std::chrono::seconds kGrace{3};
+
 std::string where(int rank, int size) { return size > 1 ? str("[rank ", rank, "/", size, "] ") : ""; }
 
 // The error with its rank in front. Derived and foreign types pass unchanged: somebody looks for them.
@@ -71,6 +76,14 @@ std::string text_of(const std::exception_ptr& error) {
     return e.what();
   } catch (...) {
     return "an unknown error";
+  }
+}
+
+std::string text_with_rank(int rank, int size, const std::exception_ptr& error) {
+  try {
+    rethrow_from(rank, size, error);
+  } catch (...) {
+    return text_of(std::current_exception());
   }
 }
 
@@ -101,7 +114,8 @@ void run_threads(const LaunchOptions& options, const std::function<void(ProcessG
   const int size = options.ranks;
   const auto hub = make_hub(size);
   std::mutex mutex;
-  int failed_rank = -1;
+  std::condition_variable changed;
+  int failed_rank = -1, running = size;
   std::exception_ptr failure;
   // Peers of a failed rank fail with CommErrors, usually later: any other error is nearer to the cause.
   const auto record = [&](int rank, const std::exception_ptr& error) {
@@ -109,6 +123,7 @@ void run_threads(const LaunchOptions& options, const std::function<void(ProcessG
     if (failure && (!is_comm_error(failure) || is_comm_error(error))) return;
     failure = error;
     failed_rank = rank;
+    changed.notify_all();
   };
 
   std::vector<std::thread> threads;
@@ -123,7 +138,19 @@ void run_threads(const LaunchOptions& options, const std::function<void(ProcessG
       } catch (...) {
         record(rank, std::current_exception());  // No group: its peers end by their time-out.
       }
+      std::lock_guard lock(mutex);
+      --running;
+      changed.notify_all();
     });
+  }
+  if (options.on_stuck) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return running == 0 || failure; });
+    if (!changed.wait_for(lock, kGrace, [&] { return running == 0; })) {
+      const std::string error = text_with_rank(failed_rank, size, failure);
+      lock.unlock();
+      options.on_stuck(error);
+    }
   }
   for (std::thread& thread : threads) thread.join();
   if (failure) rethrow_from(failed_rank, size, failure);
@@ -136,7 +163,7 @@ void run_mpi(const LaunchOptions& options, const LaunchEnvironment& environment,
   BRIGADE_CHECK(options.ranks == 1 || options.ranks == environment.size,
                 "backend mpi: the number of ranks is mpirun's -np; got ranks ", options.ranks, " and -np ",
                 environment.size);
-  const std::shared_ptr<Job> job = options.job ? options.job : join_mpi_job();
+  const std::shared_ptr<Job> job = options.job ? options.job : join_mpi_job(options.group.timeout);
   set_num_threads(std::max(1, available_cores() / environment.local_size));
   std::exception_ptr failure;
   {

@@ -33,13 +33,14 @@ class Job {
   virtual std::shared_ptr<Stream> stream() const = 0;
   /// A group of all processes. Collective; runs on stream().
   virtual std::unique_ptr<Transport> connect() = 0;
-  /// Ordered end on all processes. Blocks. Throws CommError if a group was aborted before.
+  /// Ordered end on all processes. Blocks. Throws CommError if a group was aborted before, or when it takes longer than
+  /// the job's time-out.
   virtual void finish() = 0;
 };
 
-/// Starts MPI. Blocks until all processes of the job have. Throws Error if the
-/// mpi backend is not compiled in.
-std::shared_ptr<Job> join_mpi_job();
+/// Starts MPI. Blocks until all processes of the job have; CommError after `timeout`, naming those of this host that
+/// have not. Throws Error if the mpi backend is not compiled in.
+std::shared_ptr<Job> join_mpi_job(std::chrono::milliseconds timeout = GroupOptions{}.timeout);
 
 struct LaunchOptions {
   std::string backend = "auto";    ///< auto: mpi under mpirun, else threads.
@@ -49,6 +50,9 @@ struct LaunchOptions {
   std::optional<NetworkModel> network = {};  ///< Collectives take at least as long as on this network.
   /// mpi: a job joined already. Without one, run_ranks joins and finishes one.
   std::shared_ptr<Job> job = {};
+  /// threads: called with the error when a rank has failed and another one has not ended some seconds later. A
+  /// thread cannot be ended from outside: a program should say what is wrong and end itself here. Empty: wait for ever.
+  std::function<void(const std::string&)> on_stuck = {};
 };
 
 /// Names for `backend` and for `algorithm`, for --help and error messages.
@@ -58,8 +62,8 @@ std::vector<std::string_view> algorithm_names();
 /// Runs `body(group)` on every rank that lives in this process and waits for all of them. Each rank's thread
 /// has set_num_threads(cores / local ranks) (at least 1). When a body throws, the group is aborted so that
 /// its peers end too, and the error that started it is rethrown (Error and CommError with "[rank r/n] " in
-/// front when there are several ranks). A body that never returns keeps run_ranks from returning: threads
-/// cannot be ended from outside. Returns normally only if every body did; the group is closed in order then.
+/// front when there are several ranks). A body that never returns keeps run_ranks from returning: see
+/// LaunchOptions::on_stuck. Returns normally only if every body did; the group is closed in order then.
 /// Throws Error for an unknown backend, a backend that is not compiled in, or ranks < 1.
 void run_ranks(const LaunchOptions& options, const std::function<void(ProcessGroup&)>& body);
 

@@ -31,18 +31,23 @@ std::string Progress::text() const {
   return out;
 }
 
-std::string describe_arrivals(const std::vector<bool>& arrived, const std::vector<Progress>& progress) {
-  std::string there, missing;
-  int there_count = 0, missing_count = 0;
+std::string describe_arrivals(const std::vector<bool>& arrived, const std::vector<Progress>& progress,
+                              const std::vector<bool>& elsewhere) {
+  struct List {
+    std::string ranks;
+    int count = 0;
+    std::string text() const { return str(count == 1 ? "rank " : count == 0 ? "none" : "ranks ", ranks); }
+  };
+  List there, missing, unknown;
   for (std::size_t rank = 0; rank < arrived.size(); ++rank) {
-    std::string& list = arrived[rank] ? there : missing;
-    int& count = arrived[rank] ? there_count : missing_count;
-    list += str(count++ > 0 ? ", " : "", rank);
-    const std::string doing = arrived[rank] ? "" : progress[rank].text();
-    if (!doing.empty()) list += str(" (", doing, ")");
+    List& list = !elsewhere.empty() && elsewhere[rank] ? unknown : arrived[rank] ? there : missing;
+    list.ranks += str(list.count++ > 0 ? ", " : "", rank);
+    const std::string doing = &list == &missing ? progress[rank].text() : "";
+    if (!doing.empty()) list.ranks += str(" (", doing, ")");
   }
-  const auto ranks = [](int count) { return count == 1 ? "rank " : count == 0 ? "none" : "ranks "; };
-  return str("arrived: ", ranks(there_count), there, "; missing: ", ranks(missing_count), missing);
+  std::string out = str("arrived: ", there.text(), "; missing: ", missing.text());
+  if (unknown.count > 0) out += str("; not known, on other hosts: ", unknown.text());
+  return out;
 }
 
 std::vector<std::string> gather_texts(Transport& transport, const std::string& text) {

@@ -33,8 +33,9 @@ struct Progress {
 };
 
 /// "arrived: ranks 0, 2; missing: rank 1 (backward of step 7, …)"; both lists by rank. What backends make of their own
-/// records for Transport::arrivals().
-std::string describe_arrivals(const std::vector<bool>& arrived, const std::vector<Progress>& progress);
+/// records for Transport::arrivals(). Ranks that are `elsewhere` (empty: none) are named as not known.
+std::string describe_arrivals(const std::vector<bool>& arrived, const std::vector<Progress>& progress,
+                              const std::vector<bool>& elsewhere = {});
 
 /// A difference that all ranks have found and report alike: nobody waits for bytes, so nobody needs to be interrupted,
 /// and the connection stays whole. What is queued behind it does not run.
@@ -82,8 +83,8 @@ class Transport {
   virtual void all_to_all(const Tensor& t, Tensor& out) = 0;
   virtual void barrier() = 0;
 
-  /// Waits, asleep, until all ranks have come to the collective that follows, where that costs next to nothing (ranks on
-  /// one host); elsewhere it may return at once. So that the wait for a late rank is not taken for time on the wire.
+  /// Waits, asleep, until all ranks have come to the collective that follows, where that costs next to nothing (ranks
+  /// on one host); elsewhere it may return at once. So that the wait for a late rank is not taken for time on the wire.
   virtual void meet() {}
 
   /// Step `step` of training begins: a modelled network may change with it. Not collective.

@@ -2,10 +2,21 @@
 // dist/mpi/mpi_calls.cpp - see the header.
 #include "dist/mpi/mpi_calls.h"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "core/stream.h"
 #include "dist/reduce_buffers.h"
 
 namespace brigade::dist {
 namespace {
+
+// What comes within kSpin is not worth a sleep. Then each sleep is an eighth of the time waited so far, so that it
+// makes a wait that much longer at most; kLongest is what a socket's buffer bridges at 10 Gbit/s without running dry.
+// Measured with two_hosts.sh, all_reduce of 42.6 MiB at 1 Gbit/s in 376 ms, processor time of a rank: 375 ms spinning,
+// 60 ms with sleeps of up to 200 us, 40 ms with up to 500.
+constexpr std::chrono::microseconds kSpin{20}, kShortest{20}, kLongest{500};
 
 DType dtype_of_mpi(MPI_Datatype type) {
   for (const DType dtype : kAllDTypes)
@@ -35,6 +46,19 @@ void check_mpi(int code, const char* call) {
   int length = 0;
   MPI_Error_string(code, text, &length);
   throw CommError(str(call, ": ", std::string_view(text, static_cast<std::size_t>(length))));
+}
+
+void wait_asleep(std::span<MPI_Request> requests, const char* call) {
+  const auto begin = Clock::now();
+  while (true) {
+    int done = 0;
+    check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+              call);
+    if (done != 0) return;
+    const auto waited = Clock::now() - begin;
+    if (waited >= kSpin)
+      std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 8, kShortest, kLongest));
+  }
 }
 
 MPI_Datatype mpi_type(DType dtype) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-// dist/mpi/mpi_calls.h - MPI's error codes as CommError, and our types and operations in MPI's terms.
+// dist/mpi/mpi_calls.h - MPI's error codes as CommError, waiting without burning a core, and our types and operations
+// in MPI's terms.
 #pragma once
 
 #include <mpi.h>
+
+#include <span>
 
 #include "dist/transport.h"
 
@@ -11,6 +14,11 @@ namespace brigade::dist {
 /// Throws CommError with MPI's own text unless `code` is MPI_SUCCESS:
 /// `check_mpi(MPI_Barrier(c), "MPI_Barrier")`.
 void check_mpi(int code, const char* call);
+
+/// Waits for all of `requests` and sleeps most of that time. MPI's own waits spin, and even with yielding they take
+/// half of a core that computes; but MPI moves bytes only inside calls, so sleeping for long would stop a transfer.
+/// `call` is what the requests come from, for the error.
+void wait_asleep(std::span<MPI_Request> requests, const char* call);
 
 /// The MPI type with the same bits. 16-bit floats travel as MPI_UINT16_T and are never reduced as such.
 MPI_Datatype mpi_type(DType dtype);

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "dist/launch.h"
+#include "dist/mpi/arrival_board.h"
 
 namespace brigade::dist {
 
@@ -23,8 +24,9 @@ namespace brigade::dist {
 /// itself, would leave ranks running.
 class MpiJob final : public Job {
  public:
-  /// Sets defaults for OpenMPI's environment (only what is unset), starts MPI. Blocks.
-  MpiJob();
+  /// Sets defaults for OpenMPI's environment (only what is unset), starts MPI. Blocks; throws CommError that says which
+  /// ranks have not started if that takes longer than `timeout`.
+  explicit MpiJob(std::chrono::milliseconds timeout);
   ~MpiJob() override;
 
   std::shared_ptr<Stream> stream() const override { return stream_; }
@@ -34,13 +36,20 @@ class MpiJob final : public Job {
   void finish() override;
 
  private:
+  void await_call(const char* call, ArrivalBoard::Place place);
+  void leave_behind();
+
   // Counts in MPI are int. Pieces of 1 GiB also keep the bytes of a piece below INT_MAX, because libraries
   // multiply count and element size in int (open-mpi/ompi#10095).
   static constexpr std::int64_t kMaxChunkBytes = std::int64_t{1} << 30;
 
+  LaunchEnvironment self_ = launch_environment();
+  std::chrono::milliseconds timeout_;
+  std::shared_ptr<ArrivalBoard> board_;  // nullptr: none could be had.
   std::shared_ptr<Stream> stream_;
   // Shared with transports.
   std::shared_ptr<std::atomic<bool>> broken_ = std::make_shared<std::atomic<bool>>(false);
+  std::uint64_t groups_ = 0;
   bool finished_ = false;
 };
 

@@ -4,7 +4,9 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <future>
 #include <map>
 #include <mutex>
 #include <set>
@@ -86,4 +88,29 @@ TEST_CASE("run_ranks refuses what it cannot start", "[dist][launch][error]") {
   REQUIRE_THROWS_WITH(
       run_ranks({.backend = "threads", .group = {.timeout = std::chrono::milliseconds(0)}}, body),
       ContainsSubstring("timeout must be positive"));
+}
+
+TEST_CASE("a rank that goes on after another has failed is reported, so that the program can end",
+          "[dist][launch][A26]") {
+  std::promise<std::string> report;
+  const std::shared_future<std::string> reported = report.get_future().share();
+  const auto body = [&](ProcessGroup& group) {
+    if (group.rank() == 1) throw Error("no such file: data.bin");
+    reported.wait();  // Nothing but the report ends it.
+  };
+  REQUIRE_THROWS_WITH(run_ranks({.backend = "threads",
+                                 .ranks = 2,
+                                 .on_stuck = [&](const std::string& error) { report.set_value(error); }},
+                                body),
+                      "[rank 1/2] no such file: data.bin");
+  REQUIRE(reported.get() == "[rank 1/2] no such file: data.bin");
+  // Not called, and so nothing to wait for, where all ranks end.
+  std::atomic<int> calls{0};
+  const auto begin = Clock::now();
+  REQUIRE_THROWS_WITH(
+      run_ranks({.backend = "threads", .ranks = 2, .on_stuck = [&](const std::string&) { ++calls; }},
+                [](ProcessGroup&) { throw Error("both fail"); }),
+      ContainsSubstring("both fail"));
+  REQUIRE(Clock::now() - begin < std::chrono::seconds(2));
+  REQUIRE(calls == 0);
 }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// dist/mpi/arrival_board.h - how far the ranks on this host have come, in memory that all of them see: MPI cannot say
+// who is late. Read before: dist/transport.h (Progress). Read next: dist/mpi/mpi_job.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "dist/launch.h"
+
+namespace brigade::dist {
+
+/// A slot for each rank of the job; those of ranks on other hosts stay empty.
+///
+/// Nothing of it has a name in the file system, so nothing can be left behind or be stale: the first rank to come makes
+/// the memory and listens on an abstract Unix socket named after user, job and host; the others get the memory's
+/// descriptor from there. It must serve() until all have come, which they have once MPI_Init returns.
+class ArrivalBoard {
+ public:
+  /// Places lie one behind the other on the way that all ranks take, whatever happens on it in between.
+  using Place = std::uint64_t;
+  static constexpr Place kNowhere = 0, kProcessStarted = 1, kEnd = ~Place{0};
+  /// Call `call` (from 1) of group `group` (from 1).
+  static Place place(std::uint64_t group, std::uint64_t call) { return (group << 32) + call; }
+
+  /// nullptr where the launcher does not name its job, or if the board cannot be had: it is no reason to fail.
+  static std::shared_ptr<ArrivalBoard> attach(const LaunchEnvironment& self);
+  /// For tests: the board called `name`.
+  static std::shared_ptr<ArrivalBoard> attach(const LaunchEnvironment& self, const std::string& name);
+  ~ArrivalBoard();
+  ArrivalBoard(const ArrivalBoard&) = delete;
+  ArrivalBoard& operator=(const ArrivalBoard&) = delete;
+
+  /// Hands the memory to all that have asked for it since. Does not wait.
+  void serve() noexcept;
+  void stop_serving() noexcept;
+
+  // Thread-safe, and never waits.
+  void come_to(Place place) noexcept;
+  void report(const Progress& progress) noexcept;  ///< One thread at a time.
+  /// Whether every rank is on this host and has come to `place`.
+  bool all_came_to(Place place) const;
+  /// "arrived: rank 0; missing: rank 1 (not started); not known: ranks 2, 3 (on other hosts)"
+  std::string arrivals(Place place) const;
+
+ private:
+  struct Slot;
+  ArrivalBoard(const LaunchEnvironment& self, int memory, int listening);
+
+  LaunchEnvironment self_;
+  int memory_, listening_;  // File descriptors; -1: closed.
+  Slot* slots_ = nullptr;
+};
+
+}  // namespace brigade::dist
