@@ -125,7 +125,7 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
               .step_ms = dist::milliseconds(Clock::now() - begin),
               .images = global_batch},
              ddp.ledger().last());
-    if (const auto change = ddp.last_plan_change(); change && change->step == ddp.ledger().steps_recorded())
+    if (const auto change = ddp.last_plan_change(); change && change->measured_step == ddp.ledger().last().step)
       log.line(change->text());
     const bool epoch_ends =
         step % per_epoch == 0 && options.eval_every > 0 && step / per_epoch % options.eval_every == 0;

@@ -80,6 +80,18 @@ Prediction predict(std::span<const BucketSpec> buckets, const ReadyTimes& ready,
   return out;
 }
 
+double earliest_finish(std::span<const std::int64_t> bytes, const ReadyTimes& ready, double per_byte_s) {
+  BRIGADE_CHECK(bytes.size() == ready.size(), "earliest_finish: needs a ready time for each of ",
+                bytes.size(), " sizes; got ", ready.size());
+  double bound = 0, travelling = 0, first = std::numeric_limits<double>::infinity();
+  for (std::size_t j = bytes.size(); j-- > 0;) {
+    first = std::min(first, ready[j]);
+    travelling += per_byte_s * static_cast<double>(bytes[j]);
+    bound = std::max(bound, first + travelling);
+  }
+  return bound;
+}
+
 BucketPlan plan_auto(std::span<const ParameterInfo> parameters, std::vector<int> order,
                      const ReadyTimes& ready, const CostModel& cost) {
   const std::size_t n = order.size();

@@ -51,6 +51,10 @@ struct Prediction {
 /// the wire carries one at a time.
 Prediction predict(std::span<const BucketSpec> buckets, const ReadyTimes& ready, const CostModel& cost);
 
+/// A bound on finish_s for any plan and any order of launching, whatever its fixed costs: the gradients at positions
+/// j … n-1 can start to travel only when the first of them is ready. `bytes` by position.
+double earliest_finish(std::span<const std::int64_t> bytes, const ReadyTimes& ready, double per_byte_s);
+
 /// The contiguous cuts with the earliest finish_s; among equals the fewest buckets. Never cuts across dtypes wrongly: a
 /// bucket has one dtype. O(n²) for n parameters. `order` lists indices into `parameters`, `ready` goes by position.
 BucketPlan plan_auto(std::span<const ParameterInfo> parameters, std::vector<int> order,

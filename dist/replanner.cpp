@@ -21,8 +21,11 @@ double gain(const Prediction& before, const Prediction& after) {
 }  // namespace
 
 std::string PlanChange::text() const {
-  return fmt::format("plan auto: {} buckets from step {}; predicted {:.2f} ms exposed, was {:.2f} ms",
-                     buckets, step + 1, 1e3 * after.exposed_s(), 1e3 * before.exposed_s());
+  std::string out = fmt::format("plan auto: {} bucket{} since step {}; exposed ", buckets,
+                                buckets == 1 ? "" : "s", step + 1);
+  if (exposed_after_s) out += fmt::format("{:.2f} ms, ", 1e3 * *exposed_after_s);
+  return out + fmt::format("predicted {:.2f} ms, before {:.2f} ms", 1e3 * after.exposed_s(),
+                           1e3 * exposed_before_s);
 }
 
 Replanner::Replanner(ProcessGroup& group, std::vector<ParameterInfo> parameters, ReplanOptions options)
@@ -32,6 +35,7 @@ Replanner::Replanner(ProcessGroup& group, std::vector<ParameterInfo> parameters,
 
 void Replanner::after_step(const StepRecord& record, const BucketPlan& plan) {
   observe(record);
+  measure_change(record);
   switch (phase_) {
     case Phase::measuring:
       // The first step creates primitives and touches memory for the first time: it counts for nothing.
@@ -71,6 +75,17 @@ void Replanner::observe(const StepRecord& record) {
   for (std::size_t i = 0; i < durations.size(); ++i) durations_[i] = std::min(durations_[i], durations[i]);
 }
 
+// The first step under a new plan counts for nothing: it touches new views for the first time.
+void Replanner::measure_change(const StepRecord& record) {
+  const double exposed = seconds(record.exposed());
+  exposed_s_ = record.step <= 1 ? exposed : exposed_s_ + options_.smoothing * (exposed - exposed_s_);
+  if (!change_ || change_->exposed_after_s || record.step <= change_->step) return;
+  exposed_sum_s_ += exposed;
+  if (++exposed_steps_ < options_.period - 1) return;
+  change_->exposed_after_s = exposed_sum_s_ / exposed_steps_;
+  change_->measured_step = record.step;
+}
+
 void Replanner::send_measurements(const BucketPlan& plan) {
   sample_bytes_ = {control_bytes_};
   for (const BucketSpec& bucket : plan.buckets) sample_bytes_.push_back(bucket.bytes);
@@ -98,7 +113,14 @@ void Replanner::decide(const BucketPlan& plan, std::int64_t next_step) {
   if (gains_in_a_row_ == 0 || (planned_once_ && gains_in_a_row_ < options_.patience)) return;
   planned_once_ = true;
   gains_in_a_row_ = 0;
-  change_ = PlanChange{next_step, candidate.buckets.size(), before, after};
+  change_ = PlanChange{.step = next_step,
+                       .buckets = candidate.buckets.size(),
+                       .before = before,
+                       .after = after,
+                       .exposed_before_s = exposed_s_,
+                       .exposed_after_s = {}};
+  exposed_sum_s_ = 0;
+  exposed_steps_ = 0;
   std::int32_t* to = decision_.data<std::int32_t>();
   *to++ = static_cast<std::int32_t>(candidate.buckets.size());
   for (const BucketSpec& bucket : candidate.buckets) *to++ = bucket.range.end;

@@ -30,7 +30,11 @@ struct ReplanOptions {
 struct PlanChange {
   std::int64_t step = 0;  ///< First step with the new plan.
   std::size_t buckets = 0;
-  Prediction before, after;  ///< Of the old and the new plan, under the same measurements.
+  Prediction before, after;               ///< Of the old and the new plan, under the same measurements.
+  double exposed_before_s = 0;            ///< Measured on rank 0 under the old plan…
+  std::optional<double> exposed_after_s;  ///< … and under the new one, some steps later…
+  std::int64_t measured_step = -1;        ///< … when this step was over.
+  /// "plan auto: 6 buckets since step 8; exposed 3.1 ms, predicted 2.9 ms, before 21.6 ms"
   std::string text() const;
 };
 
@@ -50,6 +54,7 @@ class Replanner {
 
  private:
   void observe(const StepRecord& record);
+  void measure_change(const StepRecord& record);
   void send_measurements(const BucketPlan& plan);
   void decide(const BucketPlan& plan, std::int64_t next_step);
 
@@ -63,6 +68,7 @@ class Replanner {
   // Seconds: of the control collective, then of each bucket; the shortest seen.
   std::vector<double> durations_;
   std::int64_t control_bytes_ = 0;  // Of the control collective.
+  double exposed_s_ = 0;            // Moving average.
 
   // Under way.
   std::vector<std::int64_t> sample_bytes_;  // What the durations are of.
@@ -74,6 +80,8 @@ class Replanner {
   // Rank 0.
   int gains_in_a_row_ = 0;
   bool planned_once_ = false;
+  double exposed_sum_s_ = 0;  // Since the last change…
+  int exposed_steps_ = 0;     // … in so many steps.
   std::optional<PlanChange> change_;
 };
 

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MIT
-// apps/bench/strategies.cpp - all strategies side by side: interleaved step by step in one process, after a warm-up, on
-// the same data. With --sweep-bucket-mb the curve of step time over bucket size, and the best. Read before: dist/ddp.h.
+// apps/bench/strategies.cpp - all strategies side by side: interleaved step by step in one process tree, after a
+// warm-up, on the same data, and how far each is from what the network allows. With --sweep-bucket-mb the curve of step
+// time over bucket size and what it recommends. Read before: dist/ddp.h. Read next: dist/planner.h.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 
+#include "apps/bench/subject.h"
 #include "apps/common/run_main.h"
 #include "autograd/engine.h"
-#include "autograd/ops/loss.h"
 #include "core/parallel.h"
-#include "core/rng.h"
-#include "data/loader.h"
-#include "data/synthetic.h"
 #include "dist/ddp.h"
 #include "dist/launch.h"
 #include "models/catalog.h"
@@ -25,12 +23,13 @@ namespace {
 struct BenchOptions {
   int ranks = 2;
   std::int64_t batch_size = 16;
-  int steps = 10, warmup = 8;
+  int steps = 20, warmup = 12;
   std::string model = "resnet18";
   std::string precision = "f32";
-  std::string net;
+  std::string net, net_schedule;
   std::vector<double> sweep_mb;
-  std::vector<std::string> orders;
+  std::vector<std::string> orders, hooks;
+  bool strategies = true;
 };
 
 struct Candidate {
@@ -42,122 +41,161 @@ struct Candidate {
 // What one candidate did in the measured steps, in milliseconds, on rank 0.
 struct Series {
   std::vector<double> step, communication, hidden;
+  std::vector<double> backward;               // Its length without synchronisation.
+  std::optional<dist::StepRecord> last = {};  // Of the candidate that tells what the network allows.
+  std::vector<std::int64_t> bytes;            // By position.
   std::size_t launches = 0;
 };
 
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
-}
+constexpr const char* kPlanned = "bucketed, plan auto";
 
 std::vector<Candidate> candidates(const BenchOptions& options) {
   std::vector<Candidate> out{{"no synchronisation", {}, false}};
-  if (!options.sweep_mb.empty()) {
-    for (const double mb : options.sweep_mb) {
-      const double bytes = dist::cap_from_mib("--sweep-bucket-mb", mb);
-      out.push_back(
-          {fmt::format("bucketed, {} MiB", mb), {.plan = {.caps = {.bytes = bytes, .first_bytes = bytes}}}});
+  for (const double mb : options.sweep_mb) {
+    const double bytes = dist::cap_from_mib("--sweep-bucket-mb", mb);
+    out.push_back(
+        {fmt::format("bucketed, {} MiB", mb), {.plan = {.caps = {.bytes = bytes, .first_bytes = bytes}}}});
+  }
+  if (!options.sweep_mb.empty() || !options.strategies) {
+    out.push_back({kPlanned, {.plan = {.rule = "auto"}}});
+  } else {
+    for (const dist::Strategy& strategy : dist::strategies())
+      if (!strategy.plans_by_rule)
+        out.push_back({std::string(strategy.name), {.strategy = std::string(strategy.name)}});
+    for (const dist::PlanRule& rule : dist::plan_rules()) {
+      const double cap = rule.name.starts_with("torch") ? 25 : 4;  // Their defaults.
+      if (!rule.needs_json)
+        out.push_back({fmt::format("bucketed, plan {}", rule.name),
+                       {.plan = {.rule = std::string(rule.name), .caps = {.bytes = cap * dist::kMiB}}}});
     }
-    out.push_back({"bucketed, plan auto", {.plan = {.rule = "auto"}}});
-    return out;
-  }
-  for (const dist::Strategy& strategy : dist::strategies()) {
-    if (strategy.name != "bucketed")
-      out.push_back({std::string(strategy.name), {.strategy = std::string(strategy.name)}});
-  }
-  for (const dist::PlanRule& rule : dist::plan_rules()) {
-    if (rule.needs_json) continue;  // There is no file here.
-    out.push_back({fmt::format("bucketed, plan {}", rule.name),
-                   {.plan = {.rule = std::string(rule.name),
-                             .caps = {.bytes = (rule.name.starts_with("torch") ? 25 : 4) * dist::kMiB}}}});
   }
   for (const std::string& order : options.orders)
-    out.push_back({"bucketed, order " + order, {.plan = {.order = order}}});
+    out.push_back({"plan auto, order " + order, {.plan = {.rule = "auto", .order = order}}});
+  for (const std::string& hook : options.hooks)
+    out.push_back({"plan auto, hook " + hook, {.plan = {.rule = "auto"}, .hook = hook}});
   return out;
 }
 
 // One model with its Ddp, so that candidates do not share state.
 class Runner {
  public:
-  Runner(const BenchOptions& options, const Candidate& candidate, const data::Dataset& images,
-         dist::ProcessGroup& group)
+  Runner(const BenchOptions& options, const Candidate& candidate, dist::ProcessGroup& group)
       : candidate_(candidate),
-        model_(make_model(options)),
-        ddp_(model_->named_parameters(), model_->named_buffers(), group, candidate.options),
-        optimizer_(ddp_.parameters(), 0.01, {.momentum = 0.9}),
-        loader_(images, {.batch_size = options.batch_size, .rank = group.rank(), .size = group.size()}) {}
+        subject_(make_subject({.model = options.model,
+                               .precision = options.precision == "bf16" ? DType::bf16 : DType::f32,
+                               .batch_size = options.batch_size,
+                               .rank = group.rank(),
+                               .size = group.size()})),
+        ddp_(subject_.model->named_parameters(), subject_.model->named_buffers(), group, candidate.options),
+        optimizer_(ddp_.parameters(), 0.01, {.momentum = 0.9}) {}
 
   void step(Series* series) {
-    const data::Batch batch = loader_.next();
     ddp_.group().barrier().wait();
     const auto begin = Clock::now();
     ddp_.parameters().zero_grad();
+    Variable loss = subject_.loss();
+    const auto backward_begin = Clock::now();
     if (candidate_.synchronise) {
-      backward(cross_entropy((*model_)(batch.images), batch.labels));
+      backward(loss);
     } else {
       const auto local = ddp_.no_sync();
-      backward(cross_entropy((*model_)(batch.images), batch.labels));
+      backward(loss);
     }
+    const auto backward_end = Clock::now();
     optimizer_.step();
     ddp_.group().barrier().wait();  // A step ends when the slowest rank has.
     if (series == nullptr) return;
     series->step.push_back(dist::milliseconds(Clock::now() - begin));
-    const bool recorded = candidate_.synchronise;
-    series->communication.push_back(recorded ? dist::milliseconds(ddp_.ledger().last().communication()) : 0);
-    series->hidden.push_back(recorded ? dist::milliseconds(ddp_.ledger().last().hidden()) : 0);
-    series->launches = recorded ? ddp_.ledger().last().buckets.size() : 0;
+    series->backward.push_back(dist::milliseconds(backward_end - backward_begin));
+    if (!candidate_.synchronise) return;
+    const dist::StepRecord& record = ddp_.ledger().last();
+    series->communication.push_back(dist::milliseconds(record.communication()));
+    series->hidden.push_back(dist::milliseconds(record.hidden()));
+    series->launches = record.buckets.size();
+    series->last = record;
+    series->bytes.clear();
+    for (const int index : ddp_.plan().order)
+      series->bytes.push_back(ddp_.parameter_infos()[static_cast<std::size_t>(index)].bytes);
   }
 
  private:
-  static std::unique_ptr<nn::Module> make_model(const BenchOptions& options) {
-    default_generator() = {.seed = 1};
-    return models::make_model(options.model,
-                              {.precision = options.precision == "bf16" ? DType::bf16 : DType::f32});
-  }
-
   const Candidate& candidate_;
-  std::unique_ptr<nn::Module> model_;
+  Subject subject_;
   dist::Ddp ddp_;
   optim::Sgd optimizer_;
-  data::Loader loader_;
 };
+
+double p50(const std::vector<double>& values) { return values.empty() ? 0 : quantile(values, 0.5); }
+
+// The step time that no plan can beat on this link: compute, and a wire that carries every byte after its gradient is
+// ready. Ready times are those of the planned candidate in its last step.
+std::optional<double> ideal_ms(const Series& alone, const Series& measured) {
+  if (!measured.last || measured.last->communication().count() == 0) return std::nullopt;
+  std::int64_t bytes = 0;
+  for (const dist::BucketRecord& bucket : measured.last->buckets) bytes += bucket.bytes;
+  dist::ReadyTimes ready;
+  for (const auto time : measured.last->ready)
+    ready.push_back(1e-3 * dist::milliseconds(time - measured.last->backward.begin));
+  const double per_byte = 1e-3 * p50(measured.communication) / static_cast<double>(bytes);
+  const double backward = p50(alone.backward);
+  return p50(alone.step) - backward +
+         std::max(backward, 1e3 * dist::earliest_finish(measured.bytes, ready, per_byte));
+}
 
 void print(const BenchOptions& options, const std::vector<Candidate>& all,
            const std::vector<Series>& series) {
-  fmt::print("{:<28} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10}\n", "", "p50 ms", "p95 ms", "comm ms",
-             "hidden", "exposed", "launches", "images/s");
-  std::size_t best = 1;
+  const Series& alone = series[0];
+  const auto planned = static_cast<std::size_t>(
+      std::find_if(all.begin(), all.end(), [](const Candidate& c) { return c.name == kPlanned; }) -
+      all.begin());
+  const auto ideal = ideal_ms(alone, series[planned]);
+  fmt::print("{:<28} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9}\n", "", "p50 ms", "p95 ms", "comm ms",
+             "hidden", "exposed", "launches", "images/s", "x ideal");
+  std::size_t best = 1, best_fixed = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Series& s = series[i];
-    const double p50 = quantile(s.step, 0.5), comm = quantile(s.communication, 0.5),
-                 hidden = quantile(s.hidden, 0.5);
-    fmt::print("{:<28} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9} {:>10.1f}\n", all[i].name, p50,
-               quantile(s.step, 0.95), comm, hidden, comm - hidden, s.launches,
-               1e3 * static_cast<double>(options.ranks * options.batch_size) / p50);
-    if (i > 0 && p50 < quantile(series[best].step, 0.5)) best = i;
+    const double step = p50(s.step), comm = p50(s.communication), hidden = p50(s.hidden);
+    fmt::print("{:<28} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9} {:>10.1f} {:>9}\n", all[i].name,
+               step, quantile(s.step, 0.95), comm, hidden, comm - hidden, s.launches,
+               1e3 * static_cast<double>(options.ranks * options.batch_size) / step,
+               ideal && i > 0 ? fmt::format("{:.3f}", step / *ideal) : "");
+    if (i > 0 && step < p50(series[best].step)) best = i;
+    if (i > 0 && i != planned && (best_fixed == 0 || step < p50(series[best_fixed].step))) best_fixed = i;
   }
-  fmt::print("fastest that synchronises: {}\n", all[best].name);
+  if (ideal) fmt::print("no plan can take less than {:.1f} ms on this link\n", *ideal);
+  if (options.ranks == 1)
+    for (std::size_t i = 1; i < all.size(); ++i)
+      fmt::print("{}: {:+.2f} % against no synchronisation\n", all[i].name,
+                 100 * (p50(series[i].step) / p50(alone.step) - 1));
+  else if (options.sweep_mb.empty())
+    fmt::print("fastest that synchronises: {}\n", all[best].name);
+  else
+    fmt::print("recommended: --plan auto; of the fixed caps the best is {}, auto takes {:.3f} of its time\n",
+               all[best_fixed].name, p50(series[planned].step) / p50(series[best_fixed].step));
 }
 
-void run(const BenchOptions& options) {
-  const data::Split images = data::make_synthetic({.train = 4096, .test = 16});
+void run(BenchOptions options) {
   const std::vector<Candidate> all = candidates(options);
   std::vector<Series> series(all.size());
   dist::LaunchOptions launch;
   launch.ranks = options.ranks;
   if (!options.net.empty()) {
-    launch.network.emplace();
-    launch.network->links = {{0, dist::parse_link("--net", options.net)}};
+    launch.network = dist::parse_network("--net", options.net);
+    if (!options.net_schedule.empty())
+      launch.network->links =
+          dist::parse_schedule("--net-schedule", options.net_schedule, launch.network->links.front().link);
   }
   dist::run_ranks(launch, [&](dist::ProcessGroup& group) {
-    if (group.rank() == 0)
+    if (group.rank() == 0) {
+      options.ranks = group.size();  // Under mpirun the launcher decides.
       fmt::print("{} {}, {} ranks x {} threads ({}), batch {} a rank, {} steps after {}, network {}\n",
                  options.model, options.precision, group.size(), num_threads(), group.backend(),
                  options.batch_size, options.steps, options.warmup,
                  options.net.empty() ? "as it is" : options.net);
+    }
     std::vector<std::unique_ptr<Runner>> runners;
     for (const Candidate& candidate : all)
-      runners.push_back(std::make_unique<Runner>(options, candidate, images.train, group));
+      runners.push_back(std::make_unique<Runner>(options, candidate, group));
     for (int step = 0; step < options.warmup + options.steps; ++step)
       for (std::size_t i = 0; i < all.size(); ++i)
         runners[i]->step(group.rank() == 0 && step >= options.warmup ? &series[i] : nullptr);
@@ -171,11 +209,17 @@ void run(const BenchOptions& options) {
 int main(int argc, char** argv) {
   using namespace brigade;
   apps::BenchOptions o;
-  CLI::App app("Compares when and in what pieces gradients travel.", "bench_strategies");
+  CLI::App app(
+      "Compares when and in what pieces gradients travel. \"x ideal\" is the step time over that of compute "
+      "and wire "
+      "perfectly overlapped.",
+      "bench_strategies");
+  std::vector<std::string_view> models = models::model_names();
+  models.push_back("gpt");
   app.add_option("--ranks", o.ranks, "Threads of this process; under mpirun the launcher decides")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--batch-size", o.batch_size, "Images per rank")
+  app.add_option("--batch-size", o.batch_size, "Images (or sequences) per rank")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--steps", o.steps, "Measured steps of each")
@@ -184,16 +228,23 @@ int main(int argc, char** argv) {
   app.add_option("--warmup", o.warmup, "Steps before; the planner needs a few")
       ->check(CLI::Range(0, 100000))
       ->capture_default_str();
-  app.add_option("--model", o.model, "Network")->capture_default_str();
+  app.add_option("--model", o.model, "Network")
+      ->check(CLI::IsMember(std::vector<std::string>(models.begin(), models.end())))
+      ->capture_default_str();
   app.add_option("--precision", o.precision, "f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
-  app.add_option("--net", o.net, "Model a network, like 1gbit,50us");
+  const auto net = app.add_option("--net", o.net, "Model a network, like 1gbit,50us");
+  app.add_option("--net-schedule", o.net_schedule, "Change the bandwidth at steps, like 0:10gbit,20:1gbit")
+      ->needs(net);
   app.add_option("--sweep-bucket-mb", o.sweep_mb,
-                 "Compare these bucket caps (MiB, comma-separated) instead of strategies")
+                 "Compare these bucket caps (MiB, comma-separated) and the planner instead of strategies")
       ->delimiter(',');
   app.add_option("--orders", o.orders, "Compare these orders too, like memory,norm_first,random:1")
       ->delimiter(',');
+  app.add_option("--hooks", o.hooks, "Compare these comm hooks too, like bf16,powersgd:2")->delimiter(',');
+  app.add_flag("!--no-strategies", o.strategies,
+               "Leave out the strategies: only what --orders or --hooks name, and auto");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

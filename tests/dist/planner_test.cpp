@@ -131,3 +131,21 @@ TEST_CASE("the cost model never predicts negative costs from noise", "[dist][pla
   }
   REQUIRE_THROWS_WITH(fit_cost({}), ContainsSubstring("at least one sample"));
 }
+
+TEST_CASE("no plan finishes before the bound that every byte travels after its gradient", "[dist][planner]") {
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    Scene scene = random_scene(10, seed);
+    const double per_byte = 1e-8;
+    scene.cost = {{{std::numeric_limits<std::int64_t>::max(), 0, per_byte}}};
+    std::vector<std::int64_t> bytes;
+    for (const int index : scene.order)
+      bytes.push_back(scene.parameters[static_cast<std::size_t>(index)].bytes);
+    const double bound = earliest_finish(bytes, scene.ready, per_byte);
+    double best = std::numeric_limits<double>::infinity();
+    for (unsigned cuts = 0; cuts < 1U << 9; ++cuts)
+      best = std::min(best, predict(cut_by_bits(scene, cuts).buckets, scene.ready, scene.cost).finish_s);
+    REQUIRE(bound <= best + 1e-12);
+    // Without fixed costs one parameter a bucket is as good as it gets, and close if gradients come nearly in order.
+    REQUIRE(best <= bound + 3e-3);
+  }
+}
