@@ -86,8 +86,9 @@ class Worlds(ProgramTest):
     def test_replanning_changes_no_bit_for_two_ranks(self):
         arguments = ("--epochs=15", "--net=1gbit,1ms", "--bucket-mb=0.2", "--first-bucket-mb=0.1")
         planned = self.train(*arguments, "--plan=auto", ranks=2)
-        self.assertRegex(planned.out, r"plan auto: \d+ buckets? from step \d+")
-        self.assertEqual(planned.sha, self.train(*arguments, ranks=2).sha)
+        self.assertRegex(planned.out, r"plan auto: \d+ buckets? since step \d+; "
+                                      r"exposed [\d.]+ ms, predicted [\d.]+ ms, before [\d.]+ ms")
+        self.assertEqual(planned.sha, self.train(*arguments, "--plan=size", ranks=2).sha)
 
     def test_a_modelled_network_changes_times_only(self):
         plain = self.train("--steps=3", ranks=2)
