@@ -119,8 +119,15 @@ struct KernelTable {
                            Tensor& mean, Tensor& invstd);
   void (*batch_norm_eval)(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                           const Tensor& running_mean, const Tensor& running_var, double epsilon, Tensor& out);
-  void (*batch_norm_grad)(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                          const Tensor& invstd, Tensor& dx, Tensor& dgamma, Tensor& dbeta);
+  /// Mean and sum of squared deviations from it, f64 [C]; 0 without values. For a batch of which x is a share.
+  void (*batch_norm_moments)(const Tensor& x, Tensor& mean, Tensor& squares);
+  /// The gradient in two steps, so that the sums of several shares can be added in between:
+  ///   dbeta = sum(dy), dgamma = sum(dy xhat);  dx = gamma invstd (dy - dbeta / count - xhat dgamma / count)
+  void (*batch_norm_grad_sums)(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& invstd,
+                               Tensor& dgamma, Tensor& dbeta);
+  void (*batch_norm_grad_input)(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                                const Tensor& invstd, const Tensor& dgamma, const Tensor& dbeta, double count,
+                                Tensor& dx);
   /// Layer norm over the last dim, x [.., D]; mean, invstd [rows].
   void (*layer_norm)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& out,
                      Tensor& mean, Tensor& invstd);

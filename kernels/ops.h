@@ -98,10 +98,20 @@ Normalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& 
                             double epsilon, Tensor& running_mean, Tensor& running_var);
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, double epsilon);
+/// f64 [C] each: mean, and sum of squared deviations from it, over the values of a channel in x.
+struct Moments {
+  Tensor mean, squares;
+};
+Moments batch_norm_moments(const Tensor& x);
 Normalized layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon);
 /// Return dx; write dgamma and dbeta.
 Tensor batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
                        const Tensor& invstd, Tensor& dgamma, Tensor& dbeta);
+/// batch_norm_grad in two steps: the sums, and dx from sums over `count` values a channel, of which x may be a part.
+void batch_norm_grad_sums(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& invstd,
+                          Tensor& dgamma, Tensor& dbeta);
+Tensor batch_norm_grad_input(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                             const Tensor& invstd, const Tensor& dgamma, const Tensor& dbeta, double count);
 Tensor layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
                        const Tensor& invstd, Tensor& dgamma, Tensor& dbeta);
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // kernels/ops_norm.cpp - batch and layer norm: shapes of parameters and statistics.
+#include <algorithm>
+
 #include "kernels/ops_check.h"
 
 namespace brigade::ops {
@@ -63,23 +65,52 @@ Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   return out;
 }
 
-Tensor batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                       const Tensor& invstd, Tensor& dgamma, Tensor& dbeta) {
+Moments batch_norm_moments(const Tensor& x) {
+  const Shape channels = check_batch("batch_norm_moments", x);
+  Moments result{Tensor::empty(channels, DType::f64, x.device()),
+                 Tensor::empty(channels, DType::f64, x.device())};
+  kernels(x.device()).batch_norm_moments(dense(x), result.mean, result.squares);
+  return result;
+}
+
+void batch_norm_grad_sums(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& invstd,
+                          Tensor& dgamma, Tensor& dbeta) {
+  constexpr std::string_view op = "batch_norm_grad";
+  const Shape channels = check_batch(op, x);
+  check_same(op, dy, x);
+  check_parameter(op, "mean", mean, channels, x);
+  check_parameter(op, "invstd", invstd, channels, x);
+  check_written(op, "dgamma", dgamma, channels, x);
+  check_written(op, "dbeta", dbeta, channels, x);
+  kernels(x.device())
+      .batch_norm_grad_sums(contiguous(dy, x.memory_format()), dense(x), contiguous(mean), contiguous(invstd),
+                            dgamma, dbeta);
+  dgamma.bump_version();
+  dbeta.bump_version();
+}
+
+Tensor batch_norm_grad_input(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                             const Tensor& invstd, const Tensor& dgamma, const Tensor& dbeta, double count) {
   constexpr std::string_view op = "batch_norm_grad";
   const Shape channels = check_batch(op, x);
   check_same(op, dy, x);
   check_parameter(op, "gamma", gamma, channels, x);
   check_parameter(op, "mean", mean, channels, x);
   check_parameter(op, "invstd", invstd, channels, x);
-  check_written(op, "dgamma", dgamma, channels, x);
-  check_written(op, "dbeta", dbeta, channels, x);
+  check_parameter(op, "dgamma", dgamma, channels, x);
+  check_parameter(op, "dbeta", dbeta, channels, x);
   Tensor dx = empty_like(x);
   kernels(x.device())
-      .batch_norm_grad(contiguous(dy, x.memory_format()), dense(x), contiguous(gamma), contiguous(mean),
-                       contiguous(invstd), dx, dgamma, dbeta);
-  dgamma.bump_version();
-  dbeta.bump_version();
+      .batch_norm_grad_input(contiguous(dy, x.memory_format()), dense(x), contiguous(gamma), contiguous(mean),
+                             contiguous(invstd), contiguous(dgamma), contiguous(dbeta), count, dx);
   return dx;
+}
+
+Tensor batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                       const Tensor& invstd, Tensor& dgamma, Tensor& dbeta) {
+  batch_norm_grad_sums(dy, x, mean, invstd, dgamma, dbeta);
+  const auto count = static_cast<double>(x.numel() / std::max<std::int64_t>(x.size(1), 1));
+  return batch_norm_grad_input(dy, x, gamma, mean, invstd, dgamma, dbeta, count);
 }
 
 Normalized layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon) {

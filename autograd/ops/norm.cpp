@@ -7,9 +7,6 @@
 #include <array>
 
 #include "autograd/checkpoint.h"
-#include "autograd/ops/arithmetic.h"
-#include "autograd/ops/reduce.h"
-#include "autograd/ops/shape_ops.h"
 #include "autograd/ops/support.h"
 #include "kernels/ops.h"
 
@@ -51,14 +48,11 @@ void give_norm_gradients(NormGrad grad, const Saved& saved, const Tensor& dy, Gr
 Tensor per_channel(const Tensor& vector, int dims) {
   return dims == 4 ? ops::reshape(vector, {vector.numel(), 1, 1}) : vector;
 }
-Variable per_channel(const Variable& vector, int dims) {
-  return dims == 4 ? reshape(vector, {vector.numel(), 1, 1}) : vector;
-}
 
-// tracked = (1 - momentum) tracked + momentum batch, in place.
+// tracked = (1 - momentum) tracked + momentum batch, in place; `batch` is f64.
 void track(Tensor& tracked, const Tensor& batch, double momentum) {
-  ops::mul_(tracked, 1 - momentum);
-  ops::add_(tracked, ops::cast(ops::mul(batch, momentum), tracked.dtype()));
+  const Tensor before = ops::cast(tracked, DType::f64);
+  ops::copy_(tracked, ops::add(ops::mul(before, 1 - momentum), ops::mul(batch, momentum)));
 }
 
 }  // namespace
@@ -81,47 +75,59 @@ Variable batch_norm_train(const Variable& x, const Variable& gamma, const Variab
   });
 }
 
-// The sums of x alone would cancel in the variance, so that they only give a centre k, the same for all, from which the
-// deviations d = x - k are summed:
-//   k = Σ x / N,   δ = Σ d / N,   mean = k + δ,   var = Σ d² / N - δ²,   y = gamma (d - δ) / sqrt(var + epsilon) + beta
-// δ is what rounding took from k; without it a mean that is large beside the deviations would be off. The result does
-// not depend on k, so that k counts as a constant in backward, and only Σ d and Σ d² carry gradients.
+// Shares r with n_r values of mean m_r and squared deviations q_r a channel, N of all (Chan, Golub and LeVeque, 1979):
+//   mean = Σ n_r m_r / N,   var = Σ (q_r + n_r (m_r - mean)²) / N
+// in f64: these are a few numbers, and a mean that is large beside the deviations would cancel. Backward is that of
+// batch_norm_train with dbeta, dgamma and n of all shares in dx; the parameters' own gradients stay this share's.
 Variable batch_norm_train(const Variable& x, const Variable& gamma, const Variable& beta,
                           RunningStats running, double momentum, double epsilon,
                           const CombineStatistics& combine) {
-  BRIGADE_CHECK(x.dims() == 2 || x.dims() == 4, "batch_norm: x must be [N, C] or [N, C, H, W]; got ",
-                x.shape());
+  const auto total = [combine](const Tensor& a, const Tensor& b) {
+    const std::array<Tensor, 2> both{a, b};
+    return combine(Variable(ops::concat(both, 0))).value();
+  };
   const std::int64_t channels = x.size(1);
-  const Dims others = x.dims() == 4 ? Dims{0, 2, 3} : Dims{0};
-  const Variable wide = cast(x, parameter_dtype(x.dtype()));
+  const DType dtype = parameter_dtype(x.dtype());
+  const Tensor scale = value_or(gamma, 1, channels, x.value()),
+               shift = value_or(beta, 0, channels, x.value());
 
-  const Tensor mine = ops::full({1}, static_cast<double>(x.numel() / std::max<std::int64_t>(channels, 1)),
-                                wide.dtype(), x.value().device());
-  const std::array<Tensor, 2> sum_and_count{ops::reduce(Reduction::sum, wide.value(), others), mine};
-  const Tensor total = combine(ops::concat(sum_and_count, 0)).value();
-  const Tensor count = total.slice(0, channels, channels + 1);
-  BRIGADE_CHECK(count.item() > 1, "batch_norm: training needs more than one value per channel; got ",
-                count.item(), " in the whole batch, x ", x.shape(), " here");
-  const Tensor centre = ops::div(total.slice(0, 0, channels), count);
+  const ops::Moments own = ops::batch_norm_moments(x.value());
+  const auto n = static_cast<double>(x.numel() / std::max<std::int64_t>(channels, 1));
+  const Tensor sums = total(ops::mul(own.mean, n), ops::full({1}, n, DType::f64, x.value().device()));
+  const double count = sums.slice(0, channels, channels + 1).item();
+  BRIGADE_CHECK(count > 1, "batch_norm: training needs more than one value per channel; got ", count,
+                " in the whole batch, x ", x.shape(), " here");
+  const Tensor mean = ops::mul(sums.slice(0, 0, channels), 1 / count);
+  const Tensor away = ops::sub(own.mean, mean);
+  const Tensor squares = ops::add(own.squares, ops::mul(ops::mul(away, away), n));
+  const Tensor var = ops::mul(combine(Variable(squares)).value(), 1 / count);
 
-  const Variable deviation = wide - per_channel(centre, x.dims());
-  const Variable first = sum(deviation, others);
-  const Variable second = sum(deviation * deviation, others);
-  const Variable moments = combine(concat({first, second}, 0)) / Variable(count);
-  const Variable offset = slice(moments, 0, 0, channels);
-  const Variable variance = slice(moments, 0, channels, 2 * channels) - offset * offset;
-
-  Variable scale = pow(variance + epsilon, -0.5);
-  if (gamma.defined()) scale = scale * gamma;
-  Variable y = (deviation - per_channel(offset, x.dims())) * per_channel(scale, x.dims());
-  if (beta.defined()) y = y + per_channel(beta, x.dims());
-
+  const Tensor invstd = ops::unary(Unary::rsqrt, ops::binary(Binary::add, var, epsilon));
+  const Tensor centre = ops::cast(mean, dtype);
+  // What rounding the mean lost belongs to the shift: beside a tiny deviation it is not small.
+  const Tensor lost =
+      ops::mul(ops::mul(ops::sub(mean, ops::cast(centre, DType::f64)), invstd), ops::cast(scale, DType::f64));
+  const Tensor y = ops::batch_norm_eval(x.value(), scale, ops::sub(shift, ops::cast(lost, dtype)), centre,
+                                        ops::cast(var, dtype), epsilon);
   if (running.mean.defined() && !is_recomputing()) {
-    const double n = count.item();
-    track(running.mean, ops::add(centre, offset.value()), momentum);
-    track(running.var, ops::mul(variance.value(), n / (n - 1)), momentum);
+    track(running.mean, mean, momentum);
+    track(running.var, ops::mul(var, count / (count - 1)), momentum);
   }
-  return cast(y, x.dtype());
+  const Saved saved{SavedTensor(x.value()), SavedTensor(scale), centre, ops::cast(invstd, dtype)};
+  return record("batch_norm", y, {x, gamma, beta}, [saved, total, count](const Tensor& dy, Gradients& out) {
+    const Tensor input = out.load(saved.x), weight = out.load(saved.gamma);
+    Tensor dgamma = destination_or_scratch(out, 1, weight);
+    Tensor dbeta = destination_or_scratch(out, 2, weight);
+    ops::batch_norm_grad_sums(dy, input, saved.mean, saved.invstd, dgamma, dbeta);
+    if (out.wanted(0)) {
+      const Tensor of_all = total(dgamma, dbeta);
+      const std::int64_t c = weight.numel();
+      out.give(0, ops::batch_norm_grad_input(dy, input, weight, saved.mean, saved.invstd,
+                                             of_all.slice(0, 0, c), of_all.slice(0, c, 2 * c), count));
+    }
+    if (out.wanted(1)) out.give(1, dgamma);
+    if (out.wanted(2)) out.give(2, dbeta);
+  });
 }
 
 // Mean and variance are constants here, x̂ = (x - running mean) invstd:

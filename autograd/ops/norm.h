@@ -19,16 +19,15 @@ struct RunningStats {
 Variable batch_norm_train(const Variable& x, const Variable& gamma, const Variable& beta,
                           RunningStats running, double momentum, double epsilon);
 /// Sums a vector of statistics over everything that shares a batch (ranks, for who trains on several), so that all hold
-/// the same total. Differentiable: the gradient of its argument is that of the total, summed over the same.
+/// the same total.
 using CombineStatistics = std::function<Variable(const Variable& sums)>;
 
-/// batch_norm_train over a batch of which x is a share: what `combine` returns decides the statistics, also those
-/// in `running`. Shares may differ in size. Statistics of 16-bit activations are f32. Composed of differentiable
-/// operations, hence several times slower than batch_norm_train, and keeps x once more, in f32, for backward.
+/// batch_norm_train over a batch of which x is a share, of any size, 0 included: what `combine` returns decides the
+/// statistics, also those in `running`.
 ///
-/// `combine` is called twice, and the second call's gradient once in backward: at the same points by all if they build
-/// the same graph. A checkpoint's second run calls it again. Throws Error, alike on all, if the whole batch has just one
-/// value per channel.
+/// `combine` is called twice here and once in backward (with gradients, for the same sum: how it is differentiable does
+/// not matter), so that all must build the same graph. A checkpoint's second run calls it again. Throws Error, alike on
+/// all, if the whole batch has just one value per channel.
 Variable batch_norm_train(const Variable& x, const Variable& gamma, const Variable& beta,
                           RunningStats running, double momentum, double epsilon,
                           const CombineStatistics& combine);

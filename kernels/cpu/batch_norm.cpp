@@ -226,32 +226,56 @@ void batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, c
   });
 }
 
-// dx = gamma invstd (dy - sum(dy) / n - xhat dgamma / n) = a dy + b (x - mean) + k, with a, b, k per channel.
-void batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                     const Tensor& invstd, Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
-  const Layout l(dx);
-  const Tensor input = as_dense_as(x, dx), gradient = as_dense_as(dy, dx);
-  dispatch_floating("batch_norm_grad", x.dtype(), [&](auto tag) {
+void batch_norm_moments(const Tensor& x, Tensor& mean, Tensor& squares) {
+  dispatch_floating("batch_norm_moments", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::vector<Moments> found = moments(x.data<T>(), Layout(x));
+    for (std::size_t c = 0; c < found.size(); ++c) {
+      mean.data<double>()[c] = found[c].mean;
+      squares.data<double>()[c] = found[c].squares;
+    }
+  });
+}
+
+void batch_norm_grad_sums(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& invstd,
+                          Tensor& dgamma, Tensor& dbeta) {
+  const Tensor gradient = as_dense_as(dy, x);
+  dispatch_floating("batch_norm_grad_sums", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using S = compute_t<T>;
-    const T *px = input.data<T>(), *pd = gradient.data<T>();
+    const T *px = x.data<T>(), *pd = gradient.data<T>();
     const S* m = mean.data<S>();
-    const auto sums = channel_sums<S>(l, [=](std::int64_t i, std::int64_t c) {
+    const auto sums = channel_sums<S>(Layout(x), [=](std::int64_t i, std::int64_t c) {
       const S d = static_cast<S>(pd[i]);
       return Pair<S>{d, d * (static_cast<S>(px[i]) - m[c])};
     });
-    std::vector<S> a(sums.size()), b(sums.size()), k(sums.size());
     for (std::size_t c = 0; c < sums.size(); ++c) {
-      const double inverse = static_cast<double>(invstd.data<S>()[c]);
-      const double count = static_cast<double>(l.count());
-      const double scale = static_cast<double>(gamma.data<S>()[c]) * inverse;
       dbeta.data<S>()[c] = static_cast<S>(sums[c].first);
-      dgamma.data<S>()[c] = static_cast<S>(sums[c].second * inverse);
-      a[c] = static_cast<S>(scale);
-      b[c] = static_cast<S>(-scale * inverse * inverse * sums[c].second / count);
-      k[c] = static_cast<S>(-scale * sums[c].first / count);
+      dgamma.data<S>()[c] = static_cast<S>(sums[c].second * static_cast<double>(invstd.data<S>()[c]));
     }
-    const S *pa = a.data(), *pb = b.data(), *pk = k.data();
+  });
+}
+
+// dx = gamma invstd (dy - dbeta / n - xhat dgamma / n) = a dy + b (x - mean) + k, with a, b, k per channel.
+void batch_norm_grad_input(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                           const Tensor& invstd, const Tensor& dgamma, const Tensor& dbeta, double count,
+                           Tensor& dx) {
+  const Layout l(dx);
+  const Tensor input = as_dense_as(x, dx), gradient = as_dense_as(dy, dx);
+  dispatch_floating("batch_norm_grad_input", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using S = compute_t<T>;
+    const auto channels = static_cast<std::size_t>(l.channels);
+    std::vector<S> a(channels), b(channels), k(channels);
+    const auto at = [](const Tensor& t, std::size_t c) { return static_cast<double>(t.data<S>()[c]); };
+    for (std::size_t c = 0; c < channels; ++c) {
+      const double inverse = at(invstd, c), scale = at(gamma, c) * inverse;
+      a[c] = static_cast<S>(scale);
+      b[c] = static_cast<S>(-scale * inverse * at(dgamma, c) / count);
+      k[c] = static_cast<S>(-scale * at(dbeta, c) / count);
+    }
+    const T *px = input.data<T>(), *pd = gradient.data<T>();
+    const S *m = mean.data<S>(), *pa = a.data(), *pb = b.data(), *pk = k.data();
     for_each_element(l, dx.data<T>(), [=](std::int64_t i, std::int64_t c) {
       return pa[c] * static_cast<S>(pd[i]) + (pb[c] * (static_cast<S>(px[i]) - m[c]) + pk[c]);
     });

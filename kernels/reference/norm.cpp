@@ -74,25 +74,44 @@ void batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, c
   }
 }
 
-void batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                     const Tensor& invstd, Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
-  const Tensor xs = by_channel(x), dys = by_channel(dy), dxs = by_channel(dx);
+void batch_norm_moments(const Tensor& x, Tensor& mean, Tensor& squares) {
+  const Tensor xs = by_channel(x);
   for (std::int64_t c = 0; c < xs.size(0); ++c) {
-    const Tensor in = xs.select(0, c), d = dys.select(0, c), to = dxs.select(0, c);
+    const Tensor in = xs.select(0, c);
     const std::int64_t n = in.numel();
-    const double shift = get(mean, c), scale = get(invstd, c);
+    const Moments m = n == 0 ? Moments{0, 0} : moments(n, [&](std::int64_t i) { return value(in, i); });
+    set(mean, m.mean, c);
+    set(squares, m.variance * static_cast<double>(n), c);
+  }
+}
+
+void batch_norm_grad_sums(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& invstd,
+                          Tensor& dgamma, Tensor& dbeta) {
+  const Tensor xs = by_channel(x), dys = by_channel(dy);
+  for (std::int64_t c = 0; c < xs.size(0); ++c) {
+    const Tensor in = xs.select(0, c), d = dys.select(0, c);
     double sum = 0, dot = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t i = 0; i < in.numel(); ++i) {
       sum += value(d, i);
-      dot += value(d, i) * (value(in, i) - shift) * scale;
-    }
-    const auto count = static_cast<double>(n);
-    for (std::int64_t i = 0; i < n; ++i) {
-      const double xhat = (value(in, i) - shift) * scale;
-      write(to, i, get(gamma, c) * scale * (value(d, i) - sum / count - xhat * dot / count));
+      dot += value(d, i) * (value(in, i) - get(mean, c)) * get(invstd, c);
     }
     set(dgamma, dot, c);
     set(dbeta, sum, c);
+  }
+}
+
+void batch_norm_grad_input(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                           const Tensor& invstd, const Tensor& dgamma, const Tensor& dbeta, double count,
+                           Tensor& dx) {
+  const Tensor xs = by_channel(x), dys = by_channel(dy), dxs = by_channel(dx);
+  for (std::int64_t c = 0; c < xs.size(0); ++c) {
+    const Tensor in = xs.select(0, c), d = dys.select(0, c), to = dxs.select(0, c);
+    const double scale = get(invstd, c);
+    for (std::int64_t i = 0; i < in.numel(); ++i) {
+      const double xhat = (value(in, i) - get(mean, c)) * scale;
+      const double centred = value(d, i) - get(dbeta, c) / count - xhat * get(dgamma, c) / count;
+      write(to, i, get(gamma, c) * scale * centred);
+    }
   }
 }
 

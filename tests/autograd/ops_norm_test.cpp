@@ -52,28 +52,24 @@ TEST_CASE("batch_norm has the derivative of its formula in training and evaluati
 TEST_CASE("batch_norm with combined statistics has the derivative of its formula, whoever combines",
           "[autograd][norm]") {
   const auto alone = [](const Variable& sums) { return sums; };
-  // Together with a share that holds, in channel c, the values c, c + 1 and c + 4.
-  std::vector<double> centre;  // Of the whole batch; empty before the first of two calls.
-  const auto with_another = [&centre](const Variable& sums) {
-    const std::size_t half = centre.size();
+  // Together with a share that holds, in channel c, the values c, c + 1 and c + 4, of which no loss is taken.
+  std::vector<double> mean;  // Of the whole batch.
+  const auto with_another = [&mean](const Variable& sums) {
     std::vector<double> theirs(static_cast<std::size_t>(sums.numel()));
-    if (half == 0) {
+    const bool second = theirs.size() == mean.size();
+    for (std::size_t c = 0; second && c < theirs.size(); ++c)
+      for (const double value : {0.0, 1.0, 4.0})
+        theirs[c] += std::pow(static_cast<double>(c) + value - mean[c], 2);
+    // The first call has a count behind its sums; backward's has two sums a channel.
+    if (mean.empty()) {
       for (std::size_t c = 0; c + 1 < theirs.size(); ++c) theirs[c] = 3 * static_cast<double>(c) + 5;
       theirs.back() = 3;
     }
-    for (std::size_t c = 0; c < half; ++c)
-      for (const double value : {0.0, 1.0, 4.0}) {
-        const double deviation = static_cast<double>(c) + value - centre[c];
-        theirs[c] += deviation;
-        theirs[half + c] += deviation * deviation;
-      }
     const Variable total = sums + Tensor::from(theirs, sums.shape());
-    if (half == 0) {
-      centre = values(total.value());
-      for (double& sum_of_channel : centre) sum_of_channel /= centre.back();
-      centre.pop_back();
-    } else {
-      centre.clear();
+    if (mean.empty()) {
+      mean = values(total.value());
+      for (double& sum_of_channel : mean) sum_of_channel /= mean.back();
+      mean.pop_back();
     }
     return total;
   };
@@ -84,6 +80,7 @@ TEST_CASE("batch_norm with combined statistics has the derivative of its formula
     for (const CombineStatistics& combine : {CombineStatistics(alone), CombineStatistics(with_another)})
       REQUIRE(wrong_gradient(
                   [&](const auto& in) {
+                    mean.clear();
                     return batch_norm_train(in[0], in[1], in[2], RunningStats(), 0.1, 1e-3, combine);
                   },
                   inputs) == "");

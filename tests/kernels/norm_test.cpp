@@ -27,6 +27,8 @@ constexpr DType kFloats[] = {DType::f32, DType::bf16, DType::f64, DType::f16};
 
 struct BatchNorm {
   Tensor running_mean, running_var, y, eval, mean, invstd, dx, dgamma, dbeta;
+  Tensor own_mean, own_squares;  // Of x as a share of a batch, and dx if that has three times as many values.
+  Tensor dx_of_share;
 
   BatchNorm(const KernelTable& table, const Tensor& x) {
     const std::int64_t channels = x.size(1);
@@ -40,7 +42,13 @@ struct BatchNorm {
     for (Tensor* t : {&mean, &invstd, &dgamma, &dbeta}) *t = Tensor::empty({channels}, parameters);
     table.batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, running_mean, running_var, y, mean, invstd);
     table.batch_norm_eval(x, gamma, beta, running_mean, running_var, kEpsilon, eval);
-    table.batch_norm_grad(dy, x, gamma, mean, invstd, dx, dgamma, dbeta);
+    const auto count = static_cast<double>(x.numel() / channels);
+    table.batch_norm_grad_sums(dy, x, mean, invstd, dgamma, dbeta);
+    table.batch_norm_grad_input(dy, x, gamma, mean, invstd, dgamma, dbeta, count, dx);
+    dx_of_share = ops::empty_like(x);
+    table.batch_norm_grad_input(dy, x, gamma, mean, invstd, dgamma, dbeta, 3 * count, dx_of_share);
+    for (Tensor* t : {&own_mean, &own_squares}) *t = Tensor::empty({channels}, DType::f64);
+    table.batch_norm_moments(x, own_mean, own_squares);
   }
 };
 
@@ -48,6 +56,9 @@ void compare(const BatchNorm& got, const BatchNorm& expected, double activations
   CHECK(test::far_from(got.y, expected.y, activations) == "");
   CHECK(test::far_from(got.eval, expected.eval, activations) == "");
   CHECK(test::far_from(got.dx, expected.dx, activations) == "");
+  CHECK(test::far_from(got.dx_of_share, expected.dx_of_share, activations) == "");
+  CHECK(test::far_from(got.own_mean, expected.own_mean, statistics) == "");
+  CHECK(test::far_from(got.own_squares, expected.own_squares, statistics) == "");
   CHECK(test::far_from(got.mean, expected.mean, statistics) == "");
   CHECK(test::far_from(got.invstd, expected.invstd, statistics) == "");
   CHECK(test::far_from(got.running_mean, expected.running_mean, statistics) == "");
@@ -87,6 +98,16 @@ TEST_CASE("batch norm of a large mean and a tiny deviation does not cancel", "[k
     // Backward is given the mean rounded to f32, 3e-5 or 0.003 deviations off, as the reference is.
     CHECK(test::far_from(got.dx, expected.dx, 1e-4) == "");
   }
+}
+
+TEST_CASE("the moments of no values are zero", "[kernels][norm]") {
+  for (const MemoryFormat format : test::kFormats)
+    for (const KernelTable* table : {&fast(), &reference_kernels()}) {
+      Tensor mean = ops::full({3}, 7, DType::f64), squares = ops::full({3}, 7, DType::f64);
+      table->batch_norm_moments(test::random({0, 3, 2, 2}, 1, DType::f32, format), mean, squares);
+      CHECK(test::values(mean) == std::vector<double>{0, 0, 0});
+      CHECK(test::values(squares) == std::vector<double>{0, 0, 0});
+    }
 }
 
 TEST_CASE("batch norm survives an outlier in the element that each block is shifted by", "[kernels][norm]") {
