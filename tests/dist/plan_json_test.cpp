@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // tests/dist/plan_json_test.cpp - plans as files: what is written is read again, anything else is refused in one line.
+#include "core/rng.h"
 #include "dist/plan_makers.h"
 #include "tests/support/test.h"
 
@@ -118,6 +119,28 @@ TEST_CASE("parts a file gets wrong are refused", "[dist][plan][json][error]") {
   CHECK_THAT(refusal(changed("]}]}", part + "[0, 16]}]}")), ContainsSubstring("is one too many"));
   CHECK_THAT(refusal(changed("]}]}", part + "[16, 32]}]}")),
              ContainsSubstring("bucket 1 must start at position 3"));
+}
+
+TEST_CASE("whatever happens to a file's bytes, it is the plan or refused in one line",
+          "[dist][plan][json][error]") {
+  const std::string whole = plan_to_json(
+      plan_by_size(kModel, make_order("reverse", kModel), {.bytes = 512}, Oversize::split), kModel);
+  Generator generator{.seed = 3};
+  int refused = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = whole;
+    const std::uint64_t stream = generator.take();
+    for (std::uint64_t i = 0; i <= stream % 3; ++i) {
+      const auto words = philox(generator.seed, stream, i);
+      const std::size_t at = words[0] % text.size();
+      if (words[1] % 3 == 0) text.erase(at, 1 + words[2] % 20);
+      if (words[1] % 3 == 1) text[at] = static_cast<char>(words[2]);
+      if (words[1] % 3 == 2) text.insert(at, text.substr(words[2] % text.size(), words[3] % 40));
+    }
+    refused += refusal(text) != "nothing";
+  }
+  REQUIRE(refused > 2000);  // Some changes only touch the rule's text or white space.
+  REQUIRE(refused < 3000);
 }
 
 TEST_CASE("a hostile file ends in an error before it fills the memory", "[dist][plan][json][error]") {
