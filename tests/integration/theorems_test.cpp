@@ -31,6 +31,8 @@ std::vector<DdpOptions> all_options() {
         {.strategy = "bucketed", .plan = {.order = order, .caps = {.bytes = 700, .first_bytes = 100}}});
   for (const char* rule : {"torch", "torch_rebuilt", "auto"})
     out.push_back({.strategy = "bucketed", .plan = {.rule = rule, .caps = {.bytes = 700}}});
+  out.push_back({.plan = {.caps = {.bytes = 300, .first_bytes = 100}, .split = true}});
+  out.push_back({.plan = {.caps = {.list = {64, 1000, 300}, .min_bytes = 80}}});
   return out;
 }
 
@@ -56,6 +58,32 @@ TEST_CASE("theorem 2: after each step all ranks hold bit-identical parameters",
     test::for_each_world([&](ProcessGroup& group) {
       for (const DdpOptions& options : all_options())
         test::require_equal_ranks(subject, group, test::with_ddp(options), describe(subject, options, group));
+    });
+}
+
+TEST_CASE("theorem 2 holds for whatever travels, and theorem 1 for what travels exactly",
+          "[integration][theorem][ranks]") {
+  for (const test::Subject& subject : test::subjects())
+    test::for_each_world([&](ProcessGroup& group) {
+      for (const HookEntry& hook : comm_hooks())
+        for (const char* strategy : {"flat", "bucketed"}) {
+          const test::Synchronise with_hook =
+              test::with_ddp({.strategy = strategy,
+                              .plan = {.caps = {.bytes = 700, .first_bytes = 100}},
+                              .hook = std::string(hook.name)});
+          const std::string what = str(subject.name, ", ", strategy, ", hook ", hook.name);
+          test::require_equal_ranks(subject, group, with_hook, what);
+          if (hook.exact) test::require_serial_result(subject, group, with_hook, what);
+        }
+    });
+}
+
+TEST_CASE("theorem 1 holds wherever the sum is divided", "[integration][theorem][ranks]") {
+  for (const test::Subject& subject : test::subjects())
+    test::for_each_world([&](ProcessGroup& group) {
+      for (const Divide divide : {Divide::before, Divide::after, Divide::split})
+        test::require_serial_result(subject, group, test::with_ddp({.hook_options = {.divide = divide}}),
+                                    "divide");
     });
 }
 
