@@ -209,8 +209,11 @@ constexpr Messages kWrongAlike{kWrong[0], "", kWrong[2]};  // On all ranks.
 constexpr Messages refused(const char* message) { return {message, message, message}; }
 constexpr Messages kSizes = refused("the ranks came with tensors of different sizes");
 
-#ifdef __SANITIZE_THREAD__
+// Some mutants are data races, which ThreadSanitizer would report. GCC tells of it by a macro, clang by a feature.
+#if defined(__SANITIZE_THREAD__)
 constexpr bool kRacesMayRun = false;
+#elif defined(__has_feature)
+constexpr bool kRacesMayRun = !__has_feature(thread_sanitizer);
 #else
 constexpr bool kRacesMayRun = true;
 #endif
@@ -232,6 +235,7 @@ TEST_CASE("each mistake in the synchronisation fails a theorem or is refused", "
     const char* name;
     test::Synchronise synchronise;
     Messages expected;  // By theorem; "": it holds all the same.
+    bool races = false;
   } mutants[] = {
       {"drops the last bucket", strategy<test::ForgetsLast>(On::all_ranks), kWrong},
       {"never launches the bucket that comes last on one rank", strategy<test::ForgetsLast>(On::rank_1),
@@ -242,7 +246,7 @@ TEST_CASE("each mistake in the synchronisation fails a theorem or is refused", "
       {"divides twice", hook<DividesTwice>(), kWrongAlike},
       {"never divides", hook<NeverDivides>(), kWrongAlike},
       {"never reduces", hook<NeverReduces>(), kWrong},
-      {"takes a used parameter for unused", glue<TakesUsedForUnused>(), refused("became ready twice")},
+      {"takes a used parameter for unused", glue<TakesUsedForUnused>(), refused("became ready twice"), true},
       {"takes an unused parameter for used", glue<TakesUnusedForUsed>(),
        refused("backward ended, but bucket 0 (idle.bias) is not complete")},
       {"loses a gradient on one rank", glue<DropsGradientOnOneRank>(), kWrong},
@@ -251,6 +255,7 @@ TEST_CASE("each mistake in the synchronisation fails a theorem or is refused", "
       {"announces the new plan, keeps the old buckets", glue<ChangesPlan<Late::keeps_buckets>>(), kSizes},
   };
   for (const auto& mutant : mutants) {
+    if (mutant.races && !kRacesMayRun) continue;
     const std::vector<std::string> failures = judge(mutant.synchronise);
     int failed = 0;
     for (std::size_t i = 0; i < failures.size(); ++i) {
