@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# tests/apps/two_hosts_test.py - scripts/two_hosts.sh: what it refuses, that it tidies up, and that training over its link
-# ends with the same bits as on one host. Skipped where network namespaces are not allowed. Read first: program.py.
+# tests/apps/two_hosts_test.py - scripts/two_hosts.sh: what it refuses, that it tidies up, and that training over its
+# link ends with the same bits as on one host. Skipped where network namespaces are not allowed. Read first: program.py.
 import os
 import re
 import signal
