@@ -19,8 +19,7 @@ struct BucketReducer::Reduction {
   ReducerOptions options;
   int rank = 0, bucket = 0;
   optim::Range range;
-  bool completes =
-      true;  // False for all parts of a split parameter but the last: its norm needs all of them.
+  bool completes = true;  // See BucketReducer::completes().
   std::int64_t begin = 0;
   Tensor gradients;
 
@@ -77,6 +76,7 @@ BucketReducer::BucketReducer(ProcessGroup& group, std::shared_ptr<optim::FlatPar
                         .gradients = gradients,
                         .missing = 0,
                         .work = {},
+                        .launched = false,
                         .waited = false,
                         .record = {}});
     for (int i = spec.range.begin; i < spec.range.end; ++i) {
@@ -97,7 +97,7 @@ void BucketReducer::begin(std::shared_ptr<const RollCall> roll_call) {
   for (Bucket& bucket : buckets_) {
     bucket.missing = bucket.spec.range.count();
     bucket.work = Work();
-    bucket.waited = false;
+    bucket.launched = bucket.waited = false;
     bucket.record = {.bucket = static_cast<int>(&bucket - buckets_.data()), .bytes = bucket.spec.bytes};
   }
   ready_.assign(ready_.size(), false);
@@ -129,6 +129,7 @@ void BucketReducer::launch(int index) {
   Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
   BRIGADE_CHECK(bucket.missing == 0, "bucket reducer: ", bucket.label, " was launched with ", bucket.missing,
                 " gradients missing");
+  BRIGADE_CHECK(!std::exchange(bucket.launched, true), "bucket reducer: ", bucket.label, " was launched twice");
   const optim::Range range = bucket.spec.range, parts = buckets_of_[static_cast<std::size_t>(range.begin)];
   if (!bucket.spec.is_part() || index == parts.begin) parameters_->clear_absent(range);
   const auto reduction = std::make_shared<Reduction>(Reduction{.parameters = parameters_,
@@ -138,7 +139,7 @@ void BucketReducer::launch(int index) {
                                                                .rank = group_->rank(),
                                                                .bucket = index,
                                                                .range = range,
-                                                               .completes = index == parts.end - 1,
+                                                               .completes = completes(index),
                                                                .begin = bucket.begin,
                                                                .gradients = bucket.gradients});
   bucket.gradients.bump_version();
@@ -157,6 +158,7 @@ void BucketReducer::drain() {
 
 void BucketReducer::wait(int index) {
   Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
+  BRIGADE_CHECK(bucket.launched, "bucket reducer: ", bucket.label, " is waited for, but was never launched");
   if (std::exchange(bucket.waited, true)) return;
   const auto before = Clock::now();
   bucket.work.wait();
@@ -166,7 +168,7 @@ void BucketReducer::wait(int index) {
   bucket.record.start = times.start;
   bucket.record.end = times.end;
   bucket.record.wire_bytes = step_->wire_bytes[static_cast<std::size_t>(index)];
-  if (options_.norms)
+  if (options_.norms && completes(index))
     for (int i = bucket.spec.range.begin; i < bucket.spec.range.end; ++i)
       bucket.record.square_norm += step_->squares[static_cast<std::size_t>(i)];
   ledger_->current().buckets.push_back(bucket.record);

@@ -72,7 +72,7 @@ class BucketReducer {
     Tensor gradients;
     int missing = 0;  // Positions not ready yet.
     Work work;
-    bool waited = false;
+    bool launched = false, waited = false;
     BucketRecord record;
   };
   // Of one backward, written on the communication stream, read when it is done.
@@ -83,6 +83,11 @@ class BucketReducer {
     std::vector<double> squares;           // By position.
     std::vector<std::int64_t> wire_bytes;  // By bucket.
   };
+  // False for all parts of a split parameter but the last: its norm needs all of them.
+  bool completes(int bucket) const {
+    const int position = buckets_[static_cast<std::size_t>(bucket)].spec.range.begin;
+    return bucket == buckets_of_[static_cast<std::size_t>(position)].end - 1;
+  }
   // What a queued call needs, kept alive by it.
   struct Reduction;
 

@@ -39,12 +39,15 @@ void Hub::arrive(Lock& lock, int rank, bool may_abort) {
 
 void Hub::meet(int rank, const Offer& offer, const std::function<void(std::span<const Offer>)>& move) {
   bool alike = true;
+  std::string sizes;
   {
     Lock lock(mutex_);
     check_alive();
     offers_[static_cast<std::size_t>(rank)] = offer;
     arrive(lock, rank, true);
     for (const Offer& other : offers_) alike = alike && other.bytes == offer.bytes;
+    if (!alike)
+      for (const Offer& other : offers_) sizes += str(sizes.empty() ? "" : ", ", other.bytes);
   }
   // Without the lock: offers_ does not change until all ranks are through the second gate.
   if (alike) move(offers_);
@@ -52,7 +55,7 @@ void Hub::meet(int rank, const Offer& offer, const std::function<void(std::span<
     Lock lock(mutex_);
     arrive(lock, rank, false);
   }
-  if (!alike) throw CommError("the ranks came with tensors of different sizes");
+  if (!alike) throw CommError(str("the ranks came with tensors of different sizes: ", sizes, " bytes"));
 }
 
 void Hub::put(int from, int to, const Tensor& t) {

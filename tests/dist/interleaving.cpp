@@ -2,6 +2,7 @@
 // tests/dist/interleaving.cpp - what can happen, what happens, and what must hold then.
 #include "tests/dist/interleaving.h"
 
+#include <cmath>
 #include <unordered_set>
 
 namespace brigade::test {
@@ -44,9 +45,9 @@ Interleaving::Interleaving(const Scenario& scenario, const MakeSync& make_sync)
         wire_->shared_stream(rank));
     wire_->stream(rank).eager = false;
     // The verdict would block inside finish(); it is one more collective that no bucket depends on.
-    at(rank).ddp =
-        std::make_unique<BareDdp>(*at(rank).group, bare_parameters(scenario.sizes), scenario.plan,
-                                  BareParts{.sync = make_sync, .reducer = {.look_for_non_finite = false}});
+    at(rank).ddp = std::make_unique<BareDdp>(
+        *at(rank).group, bare_parameters(scenario.sizes), scenario.plan,
+        BareParts{.sync = make_sync, .reducer = {.look_for_non_finite = false, .norms = true}});
     for (const dist::BucketSpec& bucket : scenario.plan.buckets) {
       Tensor memory = at(rank).ddp->parameters().gradients(bucket.range);
       if (bucket.is_part()) memory = memory.slice(0, bucket.part.begin, bucket.part.end);
@@ -227,6 +228,14 @@ void Interleaving::check_finished(int rank) {
     if (!(b.first_ready <= b.last_ready && b.last_ready <= b.launch && b.launch <= b.start &&
           b.start <= b.end))
       fail(str("rank ", rank, ", bucket ", b.bucket, ": the ledger's times are out of order"));
+
+  // Each gradient's norm is counted once, whatever bucket, or parts of it, it travels in.
+  double squares = 0, recorded = 0;
+  for (const double s : r.ddp->reducer().squares()) squares += s;
+  for (const dist::BucketRecord& b : record.buckets) recorded += b.square_norm;
+  if (std::abs(recorded - squares) > 1e-9 * squares)
+    fail(str("rank ", rank, ": the ledger's square norms add up to ", recorded, ", the gradients' to ",
+             squares));
 
   // The weighted mean, in which an unused gradient is zero.
   for (std::size_t i = 0; i < scenario_.sizes.size(); ++i) {
