@@ -20,16 +20,14 @@ struct BucketReducer::Reduction {
   int rank = 0, bucket = 0;
   optim::Range range;
   bool completes = true;  // See BucketReducer::completes().
+  bool finite = true;     // This rank's gradients.
   std::int64_t begin = 0;
   Tensor gradients;
 
   // Before the ranks meet.
   void prepare() {
-    if (options.look_for_non_finite && !all_finite(gradients)) {
-      note({Finding::Kind::not_finite, first_not_finite(), bucket});
-      scale(gradients, 0);  // The step is lost, but a hook that keeps errors back must not keep this.
-    }
-    const double factor = step->roll_call->scale(rank);
+    // The step is lost, but a hook that keeps errors back must not keep this.
+    const double factor = finite ? step->roll_call->scale(rank) : 0;
     if (factor != 1) scale(gradients, factor);
   }
 
@@ -37,21 +35,12 @@ struct BucketReducer::Reduction {
     HookBucket what{*parameters, range, begin, begin + gradients.numel(), gradients, step->number};
     const HookReport report = hook->mean(what, transport);
     step->wire_bytes[static_cast<std::size_t>(bucket)] = report.wire_bytes;
-    if (report.overflow >= 0) note({Finding::Kind::overflow, report.overflow, bucket});
+    if (report.overflow >= 0 && step->overflow->kind == Finding::Kind::none)
+      *step->overflow = {Finding::Kind::overflow, report.overflow, bucket};
     if (!options.norms || !completes) return;
     for (int i = range.begin; i < range.end; ++i)
       step->squares[static_cast<std::size_t>(i)] =
           ops::sum_of_squares(parameters->at(i).variable.grad_memory());
-  }
-
-  void note(const Finding& found) {
-    if (step->finding->kind == Finding::Kind::none) *step->finding = found;
-  }
-
-  std::int64_t first_not_finite() const {
-    for (int i = range.begin; i < range.end; ++i)
-      if (!all_finite(parameters->at(i).variable.grad_memory())) return i;
-    return range.begin;
   }
 };
 
@@ -76,6 +65,7 @@ BucketReducer::BucketReducer(ProcessGroup& group, std::shared_ptr<optim::FlatPar
                         .gradients = gradients,
                         .missing = 0,
                         .work = {},
+                        .finite = true,
                         .launched = false,
                         .waited = false,
                         .record = {}});
@@ -97,9 +87,11 @@ void BucketReducer::begin(std::shared_ptr<const RollCall> roll_call) {
   for (Bucket& bucket : buckets_) {
     bucket.missing = bucket.spec.range.count();
     bucket.work = Work();
+    bucket.finite = true;
     bucket.launched = bucket.waited = false;
     bucket.record = {.bucket = static_cast<int>(&bucket - buckets_.data()), .bytes = bucket.spec.bytes};
   }
+  found_ = Finding();
   ready_.assign(ready_.size(), false);
   pending_ = static_cast<int>(ready_.size());
   record.ready.assign(ready_.size(), Clock::time_point{});
@@ -111,10 +103,16 @@ void BucketReducer::mark_ready(int position) {
                 "\" became ready twice");
   ready_[at] = true;
   --pending_;
+  // While it is in cache still.
+  const bool finite = !options_.look_for_non_finite || !parameters_->at(position).variable.grad().defined() ||
+                      all_finite(parameters_->gradients({position, position + 1}));
+  if (!finite && found_.kind == Finding::Kind::none)
+    found_ = {Finding::Kind::not_finite, position, buckets_of_[at].begin};
   const auto now = Clock::now();
   ledger_->current().ready[at] = now;
   for (int b = buckets_of_[at].begin; b < buckets_of_[at].end; ++b) {
     Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    bucket.finite = bucket.finite && finite;
     bucket.record.last_ready = now;
     if (bucket.missing-- == bucket.spec.range.count()) bucket.record.first_ready = now;
   }
@@ -129,7 +127,8 @@ void BucketReducer::launch(int index) {
   Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
   BRIGADE_CHECK(bucket.missing == 0, "bucket reducer: ", bucket.label, " was launched with ", bucket.missing,
                 " gradients missing");
-  BRIGADE_CHECK(!std::exchange(bucket.launched, true), "bucket reducer: ", bucket.label, " was launched twice");
+  BRIGADE_CHECK(!std::exchange(bucket.launched, true), "bucket reducer: ", bucket.label,
+                " was launched twice");
   const optim::Range range = bucket.spec.range, parts = buckets_of_[static_cast<std::size_t>(range.begin)];
   if (!bucket.spec.is_part() || index == parts.begin) parameters_->clear_absent(range);
   const auto reduction = std::make_shared<Reduction>(Reduction{.parameters = parameters_,
@@ -140,6 +139,7 @@ void BucketReducer::launch(int index) {
                                                                .bucket = index,
                                                                .range = range,
                                                                .completes = completes(index),
+                                                               .finite = bucket.finite,
                                                                .begin = bucket.begin,
                                                                .gradients = bucket.gradients});
   bucket.gradients.bump_version();
@@ -177,10 +177,10 @@ void BucketReducer::wait(int index) {
 std::vector<Finding> BucketReducer::finish() {
   // Queued before anything is waited for, so that it follows the last bucket at once.
   std::optional<Verdict> verdict;
-  if (options_.look_for_non_finite && group_->size() > 1) verdict.emplace(*group_, step_->finding);
+  if (options_.look_for_non_finite && group_->size() > 1) verdict.emplace(*group_, found_, step_->overflow);
   for (int bucket = 0; bucket < bucket_count(); ++bucket) wait(bucket);
   if (verdict) return verdict->wait();
-  return {*step_->finding};
+  return {found_.kind != Finding::Kind::none ? found_ : *step_->overflow};
 }
 
 }  // namespace brigade::dist

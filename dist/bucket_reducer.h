@@ -18,12 +18,12 @@
 
 namespace brigade::dist {
 
-/// What happens on the communication stream besides the collective itself.
+/// What happens besides the collective itself.
 struct ReducerOptions {
-  /// Look at this rank's gradients before they travel: one pass over the bucket. What is not finite counts as zero, so
-  /// that nothing spreads, and all ranks learn of it from the verdict.
+  /// Look at each of this rank's gradients when it is ready, in one pass. A bucket with one that is not finite travels
+  /// as zeros, so that nothing spreads, and all ranks learn of it from the verdict.
   bool look_for_non_finite = true;
-  bool norms = false;  ///< Take the norm of each reduced gradient.
+  bool norms = false;  ///< Take the norm of each reduced gradient, on the communication stream.
 };
 
 /// The buckets of one rank during one backward.
@@ -72,6 +72,7 @@ class BucketReducer {
     Tensor gradients;
     int missing = 0;  // Positions not ready yet.
     Work work;
+    bool finite = true;  // This rank's gradients so far.
     bool launched = false, waited = false;
     BucketRecord record;
   };
@@ -79,7 +80,7 @@ class BucketReducer {
   struct Step {
     std::int64_t number = 0;
     std::shared_ptr<const RollCall> roll_call;
-    std::shared_ptr<Finding> finding = std::make_shared<Finding>();
+    std::shared_ptr<Finding> overflow = std::make_shared<Finding>();
     std::vector<double> squares;           // By position.
     std::vector<std::int64_t> wire_bytes;  // By bucket.
   };
@@ -100,6 +101,7 @@ class BucketReducer {
   std::vector<optim::Range> buckets_of_;  // By position: several hold the parts of a split parameter.
   std::vector<bool> ready_;               // By position.
   int pending_ = 0;
+  Finding found_;  // The first of this rank's gradients that is not finite.
   std::shared_ptr<Step> step_;
 };
 

@@ -115,23 +115,21 @@ std::string describe_half_frozen(const RollCall& roll_call, const optim::FlatPar
   return half.text();
 }
 
-Verdict::Verdict(ProcessGroup& group, std::shared_ptr<const Finding> mine)
+Verdict::Verdict(ProcessGroup& group, const Finding& mine, std::shared_ptr<const Finding> later)
     : findings_(std::make_shared<std::vector<Finding>>()) {
   constexpr std::int64_t kWords = 3;
-  work_ = group.run({.operation = "verdict",
-                     .run =
-                         [mine, findings = findings_](Transport& transport) {
-                           const Tensor sent =
-                               Tensor::from(std::vector<std::int64_t>{static_cast<std::int64_t>(mine->kind),
-                                                                      mine->position, mine->bucket},
-                                            {kWords});
-                           Tensor all = Tensor::empty({transport.size() * kWords}, DType::i64);
-                           transport.all_gather(sent, all);
-                           const std::int64_t* words = all.data<std::int64_t>();
-                           for (int rank = 0; rank < transport.size(); ++rank, words += kWords)
-                             findings->push_back({static_cast<Finding::Kind>(words[0]), words[1], words[2]});
-                         },
-                     .agreed = true});
+  const auto exchange = [mine, later, findings = findings_](Transport& transport) {
+    const Finding& found = mine.kind != Finding::Kind::none ? mine : *later;
+    const Tensor sent = Tensor::from(
+        std::vector<std::int64_t>{static_cast<std::int64_t>(found.kind), found.position, found.bucket},
+        {kWords});
+    Tensor all = Tensor::empty({transport.size() * kWords}, DType::i64);
+    transport.all_gather(sent, all);
+    const std::int64_t* words = all.data<std::int64_t>();
+    for (int rank = 0; rank < transport.size(); ++rank, words += kWords)
+      findings->push_back({static_cast<Finding::Kind>(words[0]), words[1], words[2]});
+  };
+  work_ = group.run({.operation = "verdict", .run = exchange, .agreed = true});
 }
 
 const std::vector<Finding>& Verdict::wait() const {

@@ -50,8 +50,9 @@ std::string describe_half_frozen(const RollCall& roll_call, const optim::FlatPar
 class Verdict {
  public:
   Verdict() = default;
-  /// Does not block. `mine` is read on the communication stream, when all buckets before have travelled.
-  Verdict(ProcessGroup& group, std::shared_ptr<const Finding> mine);
+  /// Does not block. `later`, which counts if `mine` is none, is read on the communication stream, when all buckets
+  /// before have travelled.
+  Verdict(ProcessGroup& group, const Finding& mine, std::shared_ptr<const Finding> later);
   /// Blocks. Throws CommError.
   const std::vector<Finding>& wait() const;
 

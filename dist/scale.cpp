@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-// dist/scale.cpp - see the header. Serial loops: the communication thread never enters the pool.
+// dist/scale.cpp - see the header.
 #include "dist/scale.h"
 
 #include <algorithm>
+#include <atomic>
+
+#include "core/parallel.h"
 
 namespace brigade::dist {
 
@@ -21,18 +24,22 @@ void scale(Tensor& t, double factor) {
 
 // x * 0 is 0 for finite x and NaN otherwise, and a NaN stays in a sum: no branch per element.
 bool all_finite(const Tensor& t) {
-  bool finite = true;
+  std::atomic<bool> finite = true;
   dispatch_floating("all_finite", t.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
     const T* data = t.data<T>();
-    constexpr std::int64_t kLanes = 32;  // Independent sums, so that the loop is one of vectors.
-    C sums[kLanes] = {};
-    std::int64_t i = 0;
-    for (; i + kLanes <= t.numel(); i += kLanes)
-      for (std::int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += static_cast<C>(data[i + lane]) * C{0};
-    for (; i < t.numel(); ++i) sums[0] += static_cast<C>(data[i]) * C{0};
-    for (const C sum : sums) finite = finite && sum == C{0};
+    parallel_for(t.numel(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {
+      constexpr std::int64_t kLanes = 32;  // Independent sums, so that the loop is one of vectors.
+      C sums[kLanes] = {};
+      std::int64_t i = begin;
+      for (; i + kLanes <= end; i += kLanes)
+        for (std::int64_t lane = 0; lane < kLanes; ++lane)
+          sums[lane] += static_cast<C>(data[i + lane]) * C{0};
+      for (; i < end; ++i) sums[0] += static_cast<C>(data[i]) * C{0};
+      for (const C sum : sums)
+        if (sum != C{0}) finite = false;
+    });
   });
   return finite;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// dist/scale.h - one pass over a bucket on the communication stream: scaling it, and looking for what is not finite.
+// dist/scale.h - one pass over gradients: scaling them, and looking for what is not finite.
 #pragma once
 
 #include "core/tensor.h"
@@ -10,7 +10,7 @@ namespace brigade::dist {
 /// whatever t holds.
 void scale(Tensor& t, double factor);
 
-/// True if every element is neither infinite nor NaN. t: contiguous, floating.
+/// True if every element is neither infinite nor NaN. t: contiguous, floating. Uses the caller's threads.
 bool all_finite(const Tensor& t);
 
 }  // namespace brigade::dist

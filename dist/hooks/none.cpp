@@ -11,6 +11,8 @@ class None final : public CommHook {
   explicit None(Divide divide) : divide_(divide) {}
 
   HookReport mean(HookBucket& bucket, Transport& transport) override {
+    // The mean over one rank is the gradient itself.
+    if (transport.size() == 1) return {.wire_bytes = bucket.gradients.bytes()};
     const DivideFactors factors = divide_factors(divide_, transport.size());
     if (factors.before == 1) {
       transport.all_reduce(bucket.gradients,
