@@ -139,6 +139,10 @@ class Ddp::Impl final : public BackwardObserver {
 
   // The same without a batch of our own.
   bool backward_without_batch() {
+    BRIGADE_CHECK(
+        options.buffers != BufferPolicy::sync_bn,
+        "ddp: a rank without a batch cannot take part in synchronised batch norm, which needs every rank in "
+        "every forward; use another buffer policy, or give all ranks the same number of batches");
     if (std::exchange(unfinished, false)) reducer->drain();
     check_memory();
     parameters->zero_grad();

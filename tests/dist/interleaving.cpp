@@ -56,6 +56,10 @@ Interleaving::Interleaving(const Scenario& scenario, const MakeSync& make_sync)
   }
 }
 
+Interleaving::~Interleaving() {
+  for (int rank = 0; rank < 2; ++rank) wire_->stream(rank).drop();
+}
+
 void Interleaving::restart(const std::array<unsigned, 2>& unused) {
   wire_->forget_calls();
   for (int rank = 0; rank < 2; ++rank) {

@@ -43,6 +43,9 @@ class Interleaving {
   using MakeSync = std::function<std::unique_ptr<dist::GradSync>(dist::BucketReducer&)>;
   /// `make_sync` is called for rank 0, then for rank 1.
   Interleaving(const Scenario& scenario, const MakeSync& make_sync);
+  ~Interleaving();
+  Interleaving(const Interleaving&) = delete;
+  Interleaving& operator=(const Interleaving&) = delete;
 
   /// Everything from the start; `unused[rank]`: bits of positions that the rank's backwards do not touch. The last run
   /// must be over.

@@ -45,6 +45,8 @@ class ManualStream final : public Stream {
   }
   /// The mark that the running task was submitted with.
   std::uint64_t running_mark() const { return running_mark_; }
+  /// Forgets what has not run: tasks hold what holds this stream.
+  void drop() { tasks_.clear(); }
 
  private:
   std::deque<std::pair<std::function<void()>, std::uint64_t>> tasks_;

@@ -106,6 +106,15 @@ TEST_CASE("ranks with fewer batches go on with the others until the last is done
     });
 }
 
+TEST_CASE("a rank without a batch is refused under synchronised batch norm", "[dist][uneven][ranks][error]") {
+  test::for_each_world([](ProcessGroup& group) {
+    const auto model = test::toy_mlp();
+    Ddp ddp(model->named_parameters(), {}, group, {.buffers = BufferPolicy::sync_bn});
+    test::require_contains(test::thrown_by([&] { ddp.backward_without_batch(); }),
+                           "cannot take part in synchronised batch norm");
+  });
+}
+
 TEST_CASE("what one rank proposes is agreed on every rank in the same step, once",
           "[dist][agreement][ranks]") {
   test::for_each_world([&](ProcessGroup& group) {
