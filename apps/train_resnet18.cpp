@@ -68,12 +68,7 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
   RunLog log(options, group.rank());
 
   const auto model = make_model(options, train_set);
-  data::Loader loader(train_set, {.batch_size = options.batch_size,
-                                  .rank = group.rank(),
-                                  .size = group.size(),
-                                  .seed = options.seed,
-                                  .shuffle = options.shuffle,
-                                  .augment = options.augmentation()});
+  data::Loader loader(train_set, options.loading(group.rank(), group.size()));
   const auto wrapped = wrap_model(options, *model, train_set, group);
   dist::Ddp& ddp = *wrapped;
   const auto optimizer =
@@ -125,7 +120,8 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
               .step_ms = dist::milliseconds(Clock::now() - begin),
               .images = global_batch},
              ddp.ledger().last());
-    if (const auto change = ddp.last_plan_change(); change && change->measured_step == ddp.ledger().last().step)
+    if (const auto change = ddp.last_plan_change();
+        change && change->measured_step == ddp.ledger().last().step)
       log.line(change->text());
     const bool epoch_ends =
         step % per_epoch == 0 && options.eval_every > 0 && step / per_epoch % options.eval_every == 0;

@@ -18,7 +18,8 @@ class Variable;
 /// What an observer hears before the first gradient of a backward is computed.
 struct BackwardStart {
   const Variable& root;  ///< What backward() was called on: the loss.
-  /// The leaves attached to this observer that will be given a gradient, each once: unused ones are known here, for free.
+  /// The leaves attached to this observer that will be given a gradient, each once: unused ones are known here,
+  /// for free.
   std::span<const Variable> reached;
   std::span<const Variable> unobserved;  ///< The leaves that will be given a gradient and have no observer.
   std::uint64_t label = 0;               ///< See GraphLabel.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// core/checksum.h - 64-bit checksums of memory and text (XXH3 underneath): equal bytes, equal sums. Not against forgery;
-// that is core/sha256.h.
+// core/checksum.h - 64-bit checksums of memory and text (XXH3 underneath): equal bytes, equal sums. Not against
+// forgery; that is core/sha256.h.
 #pragma once
 
 #include <cstddef>

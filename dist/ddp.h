@@ -33,8 +33,8 @@ namespace brigade::dist {
 /// zero   It counts as zero on ranks that did not use it; if no rank did, it has no gradient and is not updated.
 enum class UnusedParameters : std::uint8_t { error, zero };
 
-/// What happens when a rank's own gradient is infinite or NaN, or does not fit the type that a comm hook sends. All ranks
-/// know before any of them can update a parameter.
+/// What happens when a rank's own gradient is infinite or NaN, or does not fit the type that a comm hook sends. All
+/// ranks know before any of them can update a parameter.
 ///
 /// error   All ranks throw the same Error out of that backward, naming rank, step, parameter and bucket.
 /// skip    All ranks end the backward without any gradient, so that an optimizer changes nothing; see skipped().
@@ -67,8 +67,8 @@ struct DdpOptions {
 /// naming the first difference on every rank.
 ///
 /// A parameter used several times is reduced once, after its last use. Several forwards before one backward are fine.
-/// One frozen later on all ranks is left alone from then on; one unfrozen, frozen on some ranks only, replaced by another
-/// or moved elsewhere in memory after construction is refused by name: it would drift apart.
+/// One frozen later on all ranks is left alone from then on; one unfrozen, frozen on some ranks only, replaced by
+/// another or moved elsewhere in memory after construction is refused by name: it would drift apart.
 ///
 /// Throws CommError out of backward() when a peer is lost. Another exception in the middle of backward leaves buckets
 /// under way; the next backward waits for them first.

@@ -30,7 +30,7 @@ struct BucketRecord {
   Clock::time_point launch{}, start{}, end{};     ///< Queued; begun and finished on the communication stream.
   Clock::duration waited{};                       ///< The compute thread stood still for it.
   std::int64_t wire_bytes = 0;                    ///< HookReport::wire_bytes.
-  double square_norm = 0;                         ///< Sum of squares of the reduced gradients, if norms are taken.
+  double square_norm = 0;  ///< Sum of squares of the reduced gradients, if norms are taken.
 };
 
 /// One synchronised backward.

@@ -97,8 +97,8 @@ std::uint64_t RollCallTexts::fingerprint() const {
   return checksum(all);
 }
 
-// An all-reduce of disjoint slots instead of an all-gather: the same bytes, and its duration is a sample of what a small
-// all-reduce costs (dist/planner.h).
+// An all-reduce of disjoint slots instead of an all-gather: the same bytes, and its duration is a sample of what a
+// small all-reduce costs (dist/planner.h).
 RollCall::RollCall(ProcessGroup& group, const RollCallEntry& mine, std::shared_ptr<const RollCallTexts> texts,
                    std::vector<std::uint64_t> sums)
     : entries_(std::make_shared<std::vector<RollCallEntry>>()) {

@@ -16,8 +16,8 @@ die() {
 }
 
 # Debian packages that the build and the tests need, and the oracles that some tests compare with.
-PACKAGES=(g++ cmake ninja-build libdnnl-dev catch2 libcli11-dev libfmt-dev nlohmann-json3-dev libssl-dev libxxhash-dev xz-utils
-  ca-certificates curl iproute2 python3)
+PACKAGES=(g++ cmake ninja-build libdnnl-dev catch2 libcli11-dev libfmt-dev nlohmann-json3-dev libssl-dev libxxhash-dev
+  xz-utils ca-certificates curl iproute2 python3)
 MPI_PACKAGES=(libopenmpi-dev openmpi-bin)
 ORACLE_PACKAGES=(python3-numpy python3-torch python3-torchvision)
 

@@ -126,8 +126,8 @@ void RunLog::evaluation(const EvaluationReport& r) {
   if (!speaks_) return;
   const double accuracy = static_cast<double>(r.correct) / static_cast<double>(r.images);
   if (metrics_) {
-    fmt::print(metrics_.get(), "{{\"epoch\": {}, \"test_loss\": {}, \"test_accuracy\": {:.9g}}}\n",
-               r.epoch, json_number(r.loss), accuracy);
+    fmt::print(metrics_.get(), "{{\"epoch\": {}, \"test_loss\": {}, \"test_accuracy\": {:.9g}}}\n", r.epoch,
+               json_number(r.loss), accuracy);
     BRIGADE_CHECK(std::fflush(metrics_.get()) == 0, "--out: cannot write metrics.jsonl; ",
                   std::strerror(errno));
   }

@@ -51,7 +51,8 @@ class RunLog {
 
   /// A line for people, on rank 0.
   void line(const std::string& text);
-  /// bucket_plan.json, the file of --save-plan and the table of --print-plan anew: the planner may have changed the plan.
+  /// bucket_plan.json, the file of --save-plan and the table of --print-plan anew: the planner may have changed
+  /// the plan.
   void plan(const dist::Ddp& ddp);
   /// A line of metrics.jsonl and, unless quiet, one on the screen.
   void step(const StepReport& report, const dist::StepRecord& sync);

@@ -90,7 +90,8 @@ void finish(Raw& raw, const CLI::App& app) {
     static_cast<void>(o.launch());
   });
   const optim::FlatParameters none{std::vector<nn::NamedParameter>()};
-  usage_error_if_it_throws("--comm-hook: ", [&] { static_cast<void>(dist::make_comm_hook(o.comm_hook, none)); });
+  usage_error_if_it_throws("--comm-hook: ",
+                           [&] { static_cast<void>(dist::make_comm_hook(o.comm_hook, none)); });
   usage_error_if_it_throws("--bucket-order: ", [&] {
     if (o.bucket_order != "ready") static_cast<void>(dist::make_order(o.bucket_order, {}));
   });
@@ -161,11 +162,16 @@ dist::DdpOptions TrainOptions::ddp() const {
   return options;
 }
 
-data::AugmentOptions TrainOptions::augmentation() const {
-  data::AugmentOptions options = augment ? data::standard_augment() : data::AugmentOptions{};
-  options.cutout = cutout;
-  options.noise_std = noise_std;
-  return options;
+data::LoaderOptions TrainOptions::loading(int rank, int size) const {
+  data::AugmentOptions augmentation = augment ? data::standard_augment() : data::AugmentOptions{};
+  augmentation.cutout = cutout;
+  augmentation.noise_std = noise_std;
+  return {.batch_size = batch_size,
+          .rank = rank,
+          .size = size,
+          .seed = seed,
+          .shuffle = shuffle,
+          .augment = augmentation};
 }
 
 std::string TrainOptions::to_json() const {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "data/augment.h"
+#include "data/loader.h"
 #include "dist/ddp.h"
 #include "dist/launch.h"
 
@@ -91,7 +91,7 @@ struct TrainOptions {
 
   dist::LaunchOptions launch() const;
   dist::DdpOptions ddp() const;
-  data::AugmentOptions augmentation() const;
+  data::LoaderOptions loading(int rank, int size) const;
   std::string to_json() const;  ///< config.json
 };
 

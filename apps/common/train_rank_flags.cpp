@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// apps/common/train_rank_flags.cpp - flags about ranks: how they talk, when gradients travel and in what pieces, and the
-// network between them.
+// apps/common/train_rank_flags.cpp - flags about ranks: how they talk, when gradients travel and in what pieces,
+// and the network between them.
 #include "apps/common/train_flags.h"
 #include "core/choices.h"
 #include "dist/buffer_sync.h"

@@ -18,12 +18,7 @@ std::unique_ptr<dist::Ddp> wrap_model(const TrainOptions& options, nn::Module& m
     nn::set_statistics_combiner(model,
                                 [&](const Variable& sums) { return dist::sum_over_ranks(sums, group); });
   if (options.bucket_order == "ready") {
-    data::Loader loader(images, {.batch_size = options.batch_size,
-                                 .rank = group.rank(),
-                                 .size = group.size(),
-                                 .seed = options.seed,
-                                 .threads = 0});
-    const data::Batch batch = loader.next();
+    const data::Batch batch = data::Loader(images, options.loading(group.rank(), group.size())).next();
     ddp.plan.observed =
         dist::observe_ready_order(model.named_parameters(), model.named_buffers(), group,
                                   [&] { backward(cross_entropy(model(batch.images), batch.labels)); });

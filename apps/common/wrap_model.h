@@ -12,8 +12,9 @@
 
 namespace brigade::apps {
 
-/// Collective; blocks. With --bucket-order ready it runs one forward and backward on a batch of `images` first; with
-/// --bn-buffers sync_bn it makes the model's batch norms combine their statistics over `group`, which must outlive them.
+/// Collective; blocks. With --bucket-order ready it runs one forward and backward on a batch of `images` first;
+/// with --bn-buffers sync_bn it makes the model's batch norms combine their statistics over `group`, which must
+/// outlive them.
 std::unique_ptr<dist::Ddp> wrap_model(const TrainOptions& options, nn::Module& model,
                                       const data::Dataset& images, dist::ProcessGroup& group);
 

@@ -173,7 +173,7 @@ TEST_CASE("NonFinite::ignore lets it through", "[dist][doctor][ranks]") {
   });
 }
 
-TEST_CASE("frozen later on all ranks a parameter is left alone; on some ranks only it is refused by name",
+TEST_CASE("frozen later on all ranks a parameter is left alone, and on some ranks only it is refused by name",
           "[dist][doctor][ranks][error]") {
   test::for_each_world([](ProcessGroup& group) {
     const auto model = test::toy_mlp();
