@@ -6,7 +6,7 @@
 //   running = (1 - m) running + m batch,
 // so linear in what each rank saw: the mean over ranks of the averages after many steps is the average that a mean at
 // every step would have given, and rank 0's is rank 0's whenever it is sent. So nothing is lost by being late, and no
-// forward changes a buffer that an earlier forward still needs: two forwards before one backward work (case A05).
+// forward changes a buffer that an earlier forward still needs: two forwards before one backward work.
 //
 // Read before: dist/process_group.h, nn/batch_norm.h.
 #pragma once

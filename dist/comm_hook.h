@@ -18,8 +18,9 @@
 namespace brigade::dist {
 
 /// Where the sum over N ranks becomes a mean. Dividing before keeps a sum in range, dividing after keeps small
-/// gradients from vanishing, split divides by sqrt(N) on either side. automatic: by dtype - after, because every sum of
-/// ours is accumulated in f32 or wider and rounded once, so that neither can happen.
+/// gradients from vanishing, split divides by sqrt(N) on either side. automatic is after, for every dtype: all sums of
+/// ours are accumulated in f32 or wider and rounded once, so that neither can happen. (A backend that adds up in 16
+/// bits will want split there.)
 enum class Divide : std::uint8_t { automatic, before, after, split };
 
 /// One bucket as a hook sees it, on the communication stream.

@@ -242,7 +242,7 @@ class Ddp::Impl final : public BackwardObserver {
     const std::string found = describe_findings(findings, *roll_call, *parameters, options.hook);
     step_skipped = !found.empty() && options.non_finite == NonFinite::skip;
     if (!found.empty() && !step_skipped)
-      fail(str("ddp: step ", ledger.last().step, ": ", found, "; nothing was updated"));
+      fail(str("ddp: step ", ledger.last().step + 1, ": ", found, "; nothing was updated"));
     for (int i = 0; i < parameters->count(); ++i) {
       Variable variable = parameters->at(i).variable;
       variable.set_grad_present(!step_skipped && roll_call->users(i) > 0);
@@ -275,7 +275,7 @@ class Ddp::Impl final : public BackwardObserver {
     Progress progress;
     std::strncpy(progress.phase, phase, sizeof progress.phase - 1);
     if (reducer && ledger.steps_recorded() > 0) {
-      progress.step = ledger.last().step;
+      progress.step = ledger.last().step + 1;
       progress.pending = unfinished ? reducer->pending() : 0;
       progress.gradients = parameters->count();
       if (progress.pending > 0)

@@ -52,6 +52,7 @@ struct DdpOptions {
   HookOptions hook_options = {};  ///< Where to divide, among others.
   UnusedParameters unused = UnusedParameters::error;
   NonFinite non_finite = NonFinite::error;
+  /// What sync_buffers() does. sync_bn also needs layers that combine their statistics: nn::set_statistics_combiner.
   BufferPolicy buffers = BufferPolicy::broadcast;
   /// Scale the mean gradient down to this global norm; 0: off. Bucket by bucket, norms are taken on the communication
   /// stream while later buckets are still computed. The result equals optim::clip_grad_norm().
@@ -135,7 +136,7 @@ class Ddp {
   void sync_buffers();
 
  private:
-  std::shared_ptr<Impl> impl_;  // Shared with the parameters' observer slots only while alive.
+  std::shared_ptr<Impl> impl_;  // Observed through weak pointers; shared with NoSync scopes.
 };
 
 }  // namespace brigade::dist

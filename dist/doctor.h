@@ -22,8 +22,9 @@ namespace brigade::dist {
 void check_same_model(ProcessGroup& group, const std::vector<nn::NamedParameter>& parameters,
                       const std::vector<nn::NamedBuffer>& buffers);
 
-/// "rank 1 at 3: expected <rank 0's line>, got <its own>; rank 2 …" for the first line in which each rank differs from
-/// rank 0. Collective, on the communication stream: all ranks get the same text. Empty if there is no difference.
+/// "rank 1: expected <rank 0's line> as on rank 0, got <its own>; rank 2: …" for the first line in which each rank
+/// differs from rank 0. Collective, on the communication stream: all ranks get the same text. Empty if there is no
+/// difference.
 std::string difference(Transport& transport, const std::vector<std::string>& mine);
 
 /// "1f00…": 16 hexadecimal digits.

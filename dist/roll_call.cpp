@@ -56,13 +56,21 @@ bool agree(const std::vector<RollCallEntry>& entries, const Field& field) {
 // All ranks hold the same entries, hence all of them come here and throw, or none does.
 void compare(const std::vector<RollCallEntry>& entries, const RollCallTexts& texts,
              const std::vector<std::uint64_t>& sums, Transport& transport) {
-  const std::int64_t step = entries[static_cast<std::size_t>(transport.rank())].step;
+  // People count steps from 1, as the trainer does.
+  const std::int64_t step = entries[static_cast<std::size_t>(transport.rank())].step + 1;
   if (!agree(entries, [](const RollCallEntry& e) { return e.step; }) ||
       !agree(entries, [](const RollCallEntry& e) { return e.calls; })) {
     std::vector<std::string> mine{str("step ", step)};
     mine.insert(mine.end(), texts.calls.begin(), texts.calls.end());
     throw AgreedError("the ranks are about to call different things: " + difference(transport, mine));
   }
+  // Here, where all ranks see it, and not where one of them would first miss it.
+  double weights = 0;
+  for (const RollCallEntry& entry : entries) weights += entry.active ? entry.weight : 0;
+  const bool any_active =
+      std::any_of(entries.begin(), entries.end(), [](const RollCallEntry& e) { return e.active; });
+  if (any_active && !(weights > 0))
+    throw AgreedError("the weights of all ranks are 0: there is nothing to take the mean of");
   const bool compared =
       std::all_of(entries.begin(), entries.end(), [](const RollCallEntry& e) { return e.sums != 0; });
   if (!compared || agree(entries, [](const RollCallEntry& e) { return e.sums; })) return;
@@ -144,7 +152,6 @@ bool RollCall::wished(std::uint64_t bit) const {
 double RollCall::scale(int rank) const {
   double total = 0;
   for (const RollCallEntry& entry : *entries_) total += entry.weight;
-  if (!(total > 0)) throw AgreedError("the weights of all ranks are 0: there is nothing to take the mean of");
   return entries_->at(static_cast<std::size_t>(rank)).weight * static_cast<double>(entries_->size()) / total;
 }
 

@@ -60,8 +60,8 @@ class RollCall {
   int users(int position) const;   ///< Ranks on which the parameter takes part.
   int frozen(int position) const;  ///< Ranks on which it is frozen.
   bool wished(std::uint64_t bit) const;
-  /// What rank's gradients are multiplied by so that the plain mean over ranks becomes the weighted one; 1 if all count
-  /// alike. Throws CommError if all weights are 0.
+  /// What rank's gradients are multiplied by so that the plain mean over ranks becomes the weighted one; 1 if all
+  /// count alike. Weights that are all 0 are an error of the roll call.
   double scale(int rank) const;
 
  private:

@@ -26,7 +26,7 @@ inline void append_text(std::string& out, Reduce op) { out += name(op); }
 /// What a rank was doing when it last said so. Plain bytes: peers on the same host read it from shared memory.
 struct Progress {
   char phase[24] = {};                      ///< "wrapping", "backward", "between steps", …
-  std::int64_t step = -1;                   ///< Synchronised backward; -1: none yet.
+  std::int64_t step = -1;                   ///< Synchronised backward, from 1; -1: none yet.
   std::int32_t pending = 0, gradients = 0;  ///< Not final yet, of all.
   char first_pending[96] = {};              ///< Name of a parameter.
   std::string text() const;  ///< "backward of step 7, 3 of 62 gradients pending, first \"conv1.weight\""

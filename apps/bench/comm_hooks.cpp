@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/bench/subject.h"
 #include "apps/common/run_main.h"
 #include "autograd/engine.h"
 #include "autograd/ops/loss.h"
@@ -60,15 +61,46 @@ double relative_error(const Tensor& gradients, const std::vector<double>& mean) 
   return std::sqrt(difference / all);
 }
 
-void run(const HookBenchOptions& options) {
-  dist::LaunchOptions launch{.ranks = options.ranks};
-  if (!options.net.empty()) {
-    launch.network.emplace();
-    launch.network->links = {{0, dist::parse_link("--net", options.net)}};
+// What one hook did, as seen by one rank.
+struct Measured {
+  std::int64_t wire_bytes = 0;
+  double error = 0;   // Of the first call: a hook that keeps errors back has none yet.
+  double p50_ms = 0;  // Of the calls after that one, which allocates.
+};
+
+Measured measure(const HookBenchOptions& options, const std::string& name, const std::vector<double>& mean,
+                 const optim::FlatParameters& parameters, const std::vector<float>& own,
+                 dist::ProcessGroup& group) {
+  const auto hook = dist::make_comm_hook(name, parameters);
+  Tensor gradients = parameters.gradients(parameters.all());
+  Measured out;
+  std::vector<double> times;
+  for (int step = 0; step <= options.steps; ++step) {
+    std::copy(own.begin(), own.end(), gradients.data<float>());
+    const auto call = [&](dist::Transport& transport) {
+      dist::HookBucket bucket{parameters, parameters.all(), 0, gradients.numel(), gradients, step};
+      out.wire_bytes = hook->mean(bucket, transport).wire_bytes;
+    };
+    group.barrier().wait();
+    const auto begin = Clock::now();
+    group.run({.operation = "hook", .tensor = gradients, .run = call}).wait();
+    if (step == 0)
+      out.error = relative_error(gradients, mean);
+    else
+      times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
   }
+  out.p50_ms = quantile(times, 0.5);
+  return out;
+}
+
+void run(const HookBenchOptions& options) {
+  // A name that is no hook is an error before anything starts.
+  for (const std::string& name : options.hooks) static_cast<void>(dist::comm_hook(name));
+  dist::LaunchOptions launch{.ranks = options.ranks};
+  if (!options.net.empty()) launch.network = dist::parse_network("--net", options.net);
   dist::run_ranks(launch, [&](dist::ProcessGroup& group) {
     const optim::FlatParameters parameters = make_gradients(options, group);
-    Tensor gradients = parameters.gradients(parameters.all());
+    const Tensor gradients = parameters.gradients(parameters.all());
     const std::vector<float> own = gradients.to_vector<float>();
     Tensor all = Tensor::empty({group.size() * gradients.numel()});
     group.all_gather(gradients, all).wait();
@@ -76,45 +108,19 @@ void run(const HookBenchOptions& options) {
     for (std::size_t i = 0; i < own.size() * static_cast<std::size_t>(group.size()); ++i)
       mean[i % own.size()] += static_cast<double>(all.data<float>()[i]) / group.size();
 
-    if (group.rank() == 0)
-      fmt::print(
-          "{}, {:.1f} MiB, {} ranks of {} cores ({}), {} calls of one bucket, network {}\n{:<14} {:>12} "
-          "{:>9} "
-          "{:>12} {:>9}\n",
-          options.elements > 0 ? "normal numbers" : options.model,
-          static_cast<double>(gradients.bytes()) / 1048576.0, group.size(), available_cores(),
-          group.backend(), options.steps, options.net.empty() ? "as it is" : options.net, "", "bytes",
-          "of none", "L2 error", "p50 ms");
+    if (group.rank() == 0) {
+      fmt::print("{}, {:.1f} MiB, {} ranks of {} cores ({}), {} calls of one bucket, network {}\n",
+                 options.elements > 0 ? "normal numbers" : options.model,
+                 static_cast<double>(gradients.bytes()) / 1048576.0, group.size(), available_cores(),
+                 group.backend(), options.steps, options.net.empty() ? "as it is" : options.net);
+      fmt::print("{:<14} {:>12} {:>9} {:>12} {:>9}\n", "", "bytes", "of none", "L2 error", "p50 ms");
+    }
     for (const std::string& name : options.hooks) {
-      const auto hook = dist::make_comm_hook(name, parameters);
-      dist::HookReport report;
-      double error = 0;
-      std::vector<double> times;
-      for (int step = 0; step <= options.steps; ++step) {
-        std::copy(own.begin(), own.end(), gradients.data<float>());
-        group.barrier().wait();
-        const auto begin = Clock::now();
-        group
-            .run({.operation = "hook",
-                  .tensor = gradients,
-                  .run =
-                      [&](dist::Transport& transport) {
-                        dist::HookBucket bucket{parameters,        parameters.all(), 0,
-                                                gradients.numel(), gradients,        step};
-                        report = hook->mean(bucket, transport);
-                      }})
-            .wait();
-        // The first call has the error of a hook that keeps none back yet, and allocates; it is not timed.
-        if (step == 0)
-          error = relative_error(gradients, mean);
-        else
-          times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
-      }
-      std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+      const Measured m = measure(options, name, mean, parameters, own, group);
       if (group.rank() == 0)
-        fmt::print("{:<14} {:>12} {:>9.4f} {:>12.3g} {:>9.1f}\n", name, report.wire_bytes,
-                   static_cast<double>(report.wire_bytes) / static_cast<double>(gradients.bytes()), error,
-                   times[times.size() / 2]);
+        fmt::print("{:<14} {:>12} {:>9.4f} {:>12.3g} {:>9.1f}\n", name, m.wire_bytes,
+                   static_cast<double>(m.wire_bytes) / static_cast<double>(gradients.bytes()), m.error,
+                   m.p50_ms);
     }
   });
 }

@@ -170,8 +170,9 @@ void print(const BenchOptions& options, const std::vector<Candidate>& all,
   else if (options.sweep_mb.empty())
     fmt::print("fastest that synchronises: {}\n", all[best].name);
   else
-    fmt::print("recommended: --plan auto; of the fixed caps the best is {}, auto takes {:.3f} of its time\n",
-               all[best_fixed].name, p50(series[planned].step) / p50(series[best_fixed].step));
+    fmt::print("of the fixed caps the best is {}; plan auto takes {:.3f} of its time; recommended: {}\n",
+               all[best_fixed].name, p50(series[planned].step) / p50(series[best_fixed].step),
+               all[best].name);
 }
 
 void run(BenchOptions options) {

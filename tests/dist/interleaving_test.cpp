@@ -40,8 +40,8 @@ std::unique_ptr<GradSync> make(BucketReducer& reducer) {
 }
 
 void report(const std::string& what, const Coverage& coverage) {
-  WARN(what << ": " << coverage.runs << " runs of " << coverage.moves << " moves, " << coverage.states
-            << " states");
+  UNSCOPED_INFO(what << ": " << coverage.runs << " runs of " << coverage.moves << " moves, "
+                     << coverage.states << " states");
 }
 
 Coverage explore(const Scenario& what, Cover cover) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // tests/dist/uneven_test.cpp - ranks with different amounts of data: weighted means, and ranks that run out of batches.
 // Decisions that all ranks take together.
+#include <cmath>
+
 #include "autograd/engine.h"
 #include "dist/ddp.h"
+#include "kernels/ops.h"
 #include "nn/optim/sgd.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
@@ -62,7 +65,10 @@ TEST_CASE("weights that are all zero, negative or not finite are errors", "[dist
     test::require_contains(test::thrown_by([&] { ddp.set_weight(std::nan("")); }), "must be finite");
     if (test::under_mpi()) return;  // The group is of no use afterwards.
     ddp.set_weight(0);
-    const auto batch = rows(group.rank(), group.rank() + 1, 5);
+    // Nor does a rank whose gradient is lost anyway wait for the others.
+    auto batch = rows(group.rank(), group.rank() + 1, 5);
+    batch.inputs = ops::clone(batch.inputs);
+    if (group.rank() == group.size() - 1) batch.inputs.data<float>()[0] = std::nanf("");
     test::require_contains(test::thrown_by([&] { backward(test::toy_loss(*model, batch)); }),
                            "the weights of all ranks are 0");
   });
@@ -122,10 +128,11 @@ TEST_CASE("what one rank proposes is agreed on every rank in the same step, once
     Ddp ddp(model->named_parameters(), {}, group);
     for (int step = 0; step < 3; ++step) {
       if (step == 1 && group.rank() == group.size() - 1) ddp.propose(Decision::stop);
+      if (step == 2 && group.rank() == 0) ddp.propose(Decision::save);
       ddp.parameters().zero_grad();
       backward(test::toy_loss(*model, rows(group.rank(), group.rank() + 1, 5)));
       require(ddp.agreed(Decision::stop) == (step == 1), str("stop in step 1; asked in step ", step));
-      require(!ddp.agreed(Decision::save), "nobody proposed to save");
+      require(ddp.agreed(Decision::save) == (step == 2), str("save in step 2; asked in step ", step));
     }
   });
 }
