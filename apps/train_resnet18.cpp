@@ -65,6 +65,7 @@ double train_step(const TrainOptions& options, nn::Module& model, data::Loader& 
 void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGroup& group) {
   const auto& [train_set, test_set, source] = data.split;
   if (options.threads > 0) set_num_threads(options.threads);
+  check_same_flags(options, group);
   RunLog log(options, group.rank());
 
   const auto model = make_model(options, train_set);

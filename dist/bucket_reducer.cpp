@@ -37,6 +37,11 @@ struct BucketReducer::Reduction {
     step->wire_bytes[static_cast<std::size_t>(bucket)] = report.wire_bytes;
     if (report.overflow >= 0 && step->overflow->kind == Finding::Kind::none)
       *step->overflow = {Finding::Kind::overflow, report.overflow, bucket};
+    // Scaling by weights and rounding to 16 bits can make a finite gradient infinite; every rank has the same mean.
+    const bool can_overflow = gradients.item_bytes() == 2 || step->roll_call->scale(rank) != 1;
+    if (options.look_for_non_finite && can_overflow && step->overflow->kind == Finding::Kind::none &&
+        !all_finite(gradients))
+      *step->overflow = {Finding::Kind::mean_not_finite, range.begin, bucket};
     if (!options.norms || !completes) return;
     for (int i = range.begin; i < range.end; ++i)
       step->squares[static_cast<std::size_t>(i)] =

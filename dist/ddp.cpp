@@ -16,11 +16,31 @@
 namespace brigade::dist {
 namespace {
 
-// A bit of the graph label, so that no_sync of one model leaves another alone (of the 64 youngest in this process).
-std::uint64_t unique_label() {
-  static std::atomic<unsigned> next{0};
-  return std::uint64_t{1} << (next++ % 64);
-}
+// A bit of the graph label, so that no_sync of one model leaves another alone. Labels belong to the graphs of a thread:
+// each thread deals out its own bits, and gets them back when a Ddp ends, on whatever thread.
+class LabelBit {
+ public:
+  LabelBit() : used_(bits_of_this_thread()) {
+    std::uint64_t before = *used_;
+    do {
+      BRIGADE_CHECK(~before != 0, "ddp: at most 64 models can be wrapped at a time on one thread");
+      bit_ = ~before & (before + 1);  // The lowest that is free.
+    } while (!used_->compare_exchange_weak(before, before | bit_));
+  }
+  ~LabelBit() { *used_ &= ~bit_; }
+  LabelBit(const LabelBit&) = delete;
+  LabelBit& operator=(const LabelBit&) = delete;
+  std::uint64_t bit() const { return bit_; }
+
+ private:
+  using Bits = std::shared_ptr<std::atomic<std::uint64_t>>;
+  static const Bits& bits_of_this_thread() {
+    thread_local const Bits bits = std::make_shared<std::atomic<std::uint64_t>>(0);
+    return bits;
+  }
+  Bits used_;
+  std::uint64_t bit_ = 0;
+};
 
 bool loss_is_finite(const Variable& root) {
   return root.numel() != 1 || !is_floating(root.dtype()) || std::isfinite(root.item());
@@ -32,7 +52,7 @@ class Ddp::Impl final : public BackwardObserver {
  public:
   Impl(std::vector<nn::NamedParameter> all, std::vector<nn::NamedBuffer> buffer_list,
        ProcessGroup& process_group, const DdpOptions& ddp_options)
-      : group(process_group), options(ddp_options), buffers(std::move(buffer_list)), label(unique_label()) {
+      : group(process_group), options(ddp_options), buffers(std::move(buffer_list)) {
     report("wrapping the model");
     const Strategy& chosen = strategy(options.strategy);
     BRIGADE_CHECK(!all.empty(), "ddp: the model has no parameters");
@@ -68,10 +88,17 @@ class Ddp::Impl final : public BackwardObserver {
         ReducerOptions{.look_for_non_finite = options.non_finite != NonFinite::ignore,
                        .norms = options.clip_norm > 0});
     sync = make_sync(*reducer);
-    texts = std::make_shared<const RollCallTexts>(
-        describe_calls(str("strategy ", options.strategy, ", comm hook ", options.hook, ", checks every ",
-                           options.check_every, " steps, plan epoch ", plan_epoch),
-                       plan, *parameters));
+    texts = std::make_shared<const RollCallTexts>(describe_calls(headline(), plan, *parameters));
+  }
+
+  // All that must be the same on every rank beside the buckets.
+  std::string headline() const {
+    const HookOptions& h = options.hook_options;
+    return str("strategy ", options.strategy, ", plan ", options.plan.rule, ", plan epoch ", plan_epoch,
+               ", comm hook ", options.hook, " (divide ", static_cast<int>(h.divide), ", rank ", h.rank,
+               ", fraction ", h.fraction, ", seed ", h.seed, "), unused ", static_cast<int>(options.unused),
+               ", non-finite ", static_cast<int>(options.non_finite), ", clip norm ", options.clip_norm,
+               ", checks every ", options.check_every, " steps");
   }
 
   void broadcast_initial_state() {
@@ -97,7 +124,7 @@ class Ddp::Impl final : public BackwardObserver {
   // BackwardObserver
 
   void before_backward(const BackwardStart& start) override {
-    syncing = no_sync_depth == 0 && (start.label & label) == 0;
+    syncing = no_sync_depth == 0 && (start.label & label.bit()) == 0;
     if (std::exchange(unfinished, false)) reducer->drain();
     if (!syncing) return;
     check_memory();
@@ -143,9 +170,12 @@ class Ddp::Impl final : public BackwardObserver {
         options.buffers != BufferPolicy::sync_bn,
         "ddp: a rank without a batch cannot take part in synchronised batch norm, which needs every rank in "
         "every forward; use another buffer policy, or give all ranks the same number of batches");
+    for (int i = 0; i < parameters->count(); ++i)
+      BRIGADE_CHECK(
+          !parameters->at(i).variable.grad().defined(), "ddp: parameter \"", parameters->at(i).name,
+          "\" has a gradient that would be lost in a backward without a batch; call zero_grad() first");
     if (std::exchange(unfinished, false)) reducer->drain();
     check_memory();
-    parameters->zero_grad();
     begin({.active = false,
            .weight = 0,
            .used = std::vector<bool>(static_cast<std::size_t>(parameters->count()))});
@@ -300,7 +330,7 @@ class Ddp::Impl final : public BackwardObserver {
   std::unique_ptr<GradSync> (*make_sync)(BucketReducer& reducer) = nullptr;
   std::unique_ptr<GradSync> sync;
   std::optional<Replanner> replanner;
-  const std::uint64_t label;
+  const LabelBit label;
   int no_sync_depth = 0;
   double weight = 1;
   std::uint64_t wishes = 0;  // Of this rank, not yet told.
@@ -347,7 +377,7 @@ double Ddp::grad_norm() const {
   return impl_->norm;
 }
 
-Ddp::NoSync::NoSync(std::shared_ptr<Impl> impl) : impl_(std::move(impl)), label_(impl_->label) {
+Ddp::NoSync::NoSync(std::shared_ptr<Impl> impl) : impl_(std::move(impl)), label_(impl_->label.bit()) {
   ++impl_->no_sync_depth;
 }
 Ddp::NoSync::~NoSync() { --impl_->no_sync_depth; }

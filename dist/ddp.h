@@ -39,6 +39,9 @@ enum class UnusedParameters : std::uint8_t { error, zero };
 /// error   All ranks throw the same Error out of that backward, naming rank, step, parameter and bucket.
 /// skip    All ranks end the backward without any gradient, so that an optimizer changes nothing; see skipped().
 /// ignore  Nobody looks.
+///
+/// A mean is looked at where scaling or rounding could make it infinite (weights, 16-bit gradients); that of plain f32
+/// gradients is not: their sum would have to pass 3e38.
 enum class NonFinite : std::uint8_t { error, skip, ignore };
 
 /// What one rank may want and all ranks then do together: see Ddp::propose().
@@ -115,7 +118,7 @@ class Ddp {
   void set_weight(double weight);
   /// For a rank that has no batch while others may have one: takes part in their backward with weight 0 and ends with
   /// the same gradients, so that it must go on to the optimizer as they do. Returns false, without gradients, when no
-  /// rank had a batch: then all are done. Blocks.
+  /// rank had a batch: then all are done. Gradients must have been zeroed (Error otherwise). Blocks.
   ///
   ///   while (batch ? (backward(loss(*batch)), true) : ddp.backward_without_batch()) { optimizer.step(); … }
   bool backward_without_batch();

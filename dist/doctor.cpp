@@ -86,11 +86,14 @@ std::string describe_findings(const std::vector<Finding>& findings, const RollCa
     if (found.kind == Finding::Kind::none) continue;
     const char* what = roll_call.entries()[rank].loss_finite ? "the loss is finite, but the gradient is not"
                                                              : "the loss is not finite";
+    const std::string where = str("bucket ", found.bucket, ", parameter \"",
+                                  parameters.at(static_cast<int>(found.position)).name, "\"");
+    if (found.kind == Finding::Kind::mean_not_finite)
+      return str("all gradients are finite, but their weighted or 16-bit mean is not; first in ", where);
     return str(found.kind == Finding::Kind::overflow
                    ? str("the gradient overflows the type that comm hook ", hook, " sends")
                    : std::string(what),
-               "; first on rank ", rank, ", bucket ", found.bucket, ", parameter \"",
-               parameters.at(static_cast<int>(found.position)).name, "\"");
+               "; first on rank ", rank, ", ", where);
   }
   return "";
 }

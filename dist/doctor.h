@@ -32,7 +32,7 @@ std::string hex(std::uint64_t value);
 
 /// What a rank found in its own gradients before they travelled.
 struct Finding {
-  enum class Kind : std::int64_t { none, not_finite, overflow } kind = Kind::none;
+  enum class Kind : std::int64_t { none, not_finite, overflow, mean_not_finite } kind = Kind::none;
   std::int64_t position = -1;  ///< Of the first parameter.
   std::int64_t bucket = -1;
 };

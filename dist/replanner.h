@@ -4,7 +4,7 @@
 // Every `period` steps, without anybody waiting:
 //   after step k      all ranks reduce their measurements: ready times (the latest rank counts) and durations of
 //                     collectives (the fastest rank counts: the others waited for it inside the call)
-//   after step k + 1  rank 0 fits the cost model, plans, and broadcasts {plan epoch, cuts}
+//   after step k + 1  rank 0 fits the cost model, plans, and broadcasts the cuts (the next roll call compares epochs)
 //   before step k + 2 every rank switches, or nobody
 // Read before: dist/planner.h, dist/ledger.h. Used by dist/ddp.cpp.
 #pragma once

@@ -46,6 +46,13 @@ std::string describe_arrivals(const std::vector<bool>& arrived, const std::vecto
     if (!doing.empty()) list.ranks += str(" (", doing, ")");
   }
   std::string out = str("arrived: ", there.text(), "; missing: ", missing.text());
+  if (missing.count == 0) {  // Whoever it is stopped inside the call.
+    std::string heard;
+    for (std::size_t rank = 0; rank < progress.size(); ++rank)
+      if (const std::string doing = progress[rank].text(); !doing.empty())
+        heard += str(heard.empty() ? "" : ", ", "rank ", rank, " (", doing, ")");
+    if (!heard.empty()) out += str("; last heard of: ", heard);
+  }
   if (unknown.count > 0) out += str("; not known, on other hosts: ", unknown.text());
   return out;
 }
@@ -54,14 +61,14 @@ std::vector<std::string> gather_texts(Transport& transport, const std::string& t
   // Sizes first, then the bytes, padded to the longest: collectives move equal amounts.
   const auto length = static_cast<std::int64_t>(text.size());
   Tensor lengths = Tensor::empty({transport.size()}, DType::i64);
-  transport.all_gather(Tensor::from(std::vector<std::int64_t>{length}, {1}), lengths);
+  transport.all_gather_control(Tensor::from(std::vector<std::int64_t>{length}, {1}), lengths);
   const std::vector<std::int64_t> sizes = lengths.to_vector<std::int64_t>();
   const std::int64_t longest = *std::max_element(sizes.begin(), sizes.end());
 
   Tensor mine = Tensor::zeros({longest}, DType::u8),
          all = Tensor::empty({transport.size() * longest}, DType::u8);
   if (length > 0) std::memcpy(mine.raw(), text.data(), text.size());
-  transport.all_gather(mine, all);
+  transport.all_gather_control(mine, all);
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < sizes.size(); ++r)
     texts.emplace_back(reinterpret_cast<const char*>(all.raw()) + static_cast<std::int64_t>(r) * longest,

@@ -35,6 +35,7 @@ std::string read_plan(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(file), {});
   BRIGADE_CHECK(file.good() || file.eof(), "--plan: cannot read ", path);
+  BRIGADE_CHECK(!text.empty(), "--plan: ", path, " is empty");
   return text;
 }
 

@@ -2,14 +2,28 @@
 // apps/common/wrap_model.cpp - see the header.
 #include "apps/common/wrap_model.h"
 
+#include <nlohmann/json.hpp>
+
 #include "autograd/engine.h"
 #include "autograd/ops/loss.h"
 #include "data/loader.h"
+#include "dist/doctor.h"
 #include "dist/ready_order.h"
 #include "dist/sum_over_ranks.h"
 #include "nn/batch_norm.h"
 
 namespace brigade::apps {
+
+void check_same_flags(const TrainOptions& options, dist::ProcessGroup& group) {
+  auto flags = nlohmann::ordered_json::parse(options.to_json());
+  for (const char* free : {"data", "init", "save", "threads", "device"}) flags.erase(free);
+  std::vector<std::string> lines;
+  for (const auto& [flag, value] : flags.items()) lines.push_back(str(flag, " ", value.dump()));
+  std::string found;
+  const auto compare = [&](dist::Transport& transport) { found = dist::difference(transport, lines); };
+  group.run({.operation = "flags", .run = compare}).wait();
+  BRIGADE_CHECK(found.empty(), "ranks were started with different flags: ", found);
+}
 
 std::unique_ptr<dist::Ddp> wrap_model(const TrainOptions& options, nn::Module& model,
                                       const data::Dataset& images, dist::ProcessGroup& group) {

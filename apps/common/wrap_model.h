@@ -12,6 +12,11 @@
 
 namespace brigade::apps {
 
+/// Throws Error on all ranks, naming the first difference, if ranks were started with different flags: with another
+/// learning rate they would drift apart, with another network they would wait for each other in vain. Where data lies,
+/// where files go and how many threads compute may differ. Collective; blocks.
+void check_same_flags(const TrainOptions& options, dist::ProcessGroup& group);
+
 /// Collective; blocks. With --bucket-order ready it runs one forward and backward on a batch of `images` first;
 /// with --bn-buffers sync_bn it makes the model's batch norms combine their statistics over `group`, which must
 /// outlive them.

@@ -2,10 +2,11 @@
 # tests/apps/gradients_test.py - flags about how gradients travel: plans that are saved and loaded, comm hooks, where to
 # divide, buffers, and what ends or skips a step on all ranks. Read first: program.py.
 import json
+import os
 import re
 import unittest
 
-from program import TINY, ProgramTest, main, requires_mpi
+from program import ROOT, TINY, ProgramTest, execute, last_wins, main, requires_mpi, settings
 
 NUMBERS = {"topk": ":0.1", "powersgd": ":2"}  # Of hooks that take one.
 
@@ -100,6 +101,24 @@ class NonFinite(ProgramTest):
 @requires_mpi
 class NonFiniteUnderMpi(NonFinite):
     launch = {"mpi": 2}
+
+
+@requires_mpi
+class DifferentFlags(ProgramTest):
+    """Ranks that were not started alike: all end at once and name the flag."""
+
+    def test_the_flag_is_named(self):
+        for odd, what in (("--lr=0.5", r"lr 0\.01 as on rank 0, got lr 0\.5"), ("--net=1gbit,50us", "net "),
+                          ("--non-finite=skip", "non_finite"), ("--deterministic", "deterministic"),
+                          ("--batch-size=4", "batch_size"), ("--sync=flat", "sync")):
+            program = [str(settings.bin / "train_resnet18"), *TINY, "--steps=2", "--timeout=20"]
+            command = ["bash", "-c", 'source "$1/scripts/lib.sh"; shift; mpi_environment; "$@"', "bash", ROOT,
+                       os.environ.get("MPIRUN", "mpirun"), "--oversubscribe", "--bind-to", "none", "--quiet",
+                       "-np", "1", *program, ":", "-np", "1", *last_wins([*program, odd])]
+            run = execute(command, 60)
+            self.assertNotEqual(run.code, 0, run)
+            self.assertLess(run.seconds, 15, run)
+            self.assertRegex(run.complaints[0], "ranks were started with different flags: rank 1: expected " + what)
 
 
 if __name__ == "__main__":

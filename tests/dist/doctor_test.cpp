@@ -163,6 +163,20 @@ TEST_CASE("NonFinite::skip drops the step on all ranks and training goes on", "[
     });
 }
 
+TEST_CASE("a mean that weights make infinite in 16 bits ends the step", "[dist][doctor][ranks][A11][error]") {
+  test::for_each_world([](ProcessGroup& group) {
+    if (group.size() < 3) return;
+    Variable p = Variable::parameter(ops::full({8}, 1, DType::f16));
+    Ddp ddp({{"p", p}}, {}, group);
+    ddp.set_weight(
+        group.rank() == 0 ? 1 : 0);  // Rank 0's 30000 count three or four times before the mean is taken.
+    const std::string text =
+        test::thrown_by([&] { backward(p, {.gradient = ops::full({8}, 30000 - group.rank(), DType::f16)}); });
+    test::require_contains(
+        text, "all gradients are finite, but their weighted or 16-bit mean is not; first in bucket 0");
+  });
+}
+
 TEST_CASE("NonFinite::ignore lets it through", "[dist][doctor][ranks]") {
   test::for_each_world([](ProcessGroup& group) {
     const auto model = test::toy_mlp();

@@ -112,6 +112,22 @@ TEST_CASE("ranks with fewer batches go on with the others until the last is done
     });
 }
 
+TEST_CASE("gradients that a backward without a batch would lose are refused by name",
+          "[dist][uneven][ranks][error]") {
+  test::for_each_world([](ProcessGroup& group) {
+    const auto model = test::toy_mlp();
+    Ddp ddp(model->named_parameters(), {}, group);
+    {
+      const auto local = ddp.no_sync();
+      backward(test::toy_loss(*model, rows(group.rank(), group.rank() + 1, 5)));
+    }
+    test::require_contains(test::thrown_by([&] { ddp.backward_without_batch(); }),
+                           "\"2.bias\" has a gradient");
+    ddp.parameters().zero_grad();
+    require(!ddp.backward_without_batch(), "no rank has a batch");
+  });
+}
+
 TEST_CASE("a rank without a batch is refused under synchronised batch norm", "[dist][uneven][ranks][error]") {
   test::for_each_world([](ProcessGroup& group) {
     const auto model = test::toy_mlp();
