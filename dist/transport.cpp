@@ -49,7 +49,7 @@ std::string describe_arrivals(const std::vector<bool>& arrived, const std::vecto
   if (missing.count == 0) {  // Whoever it is stopped inside the call.
     std::string heard;
     for (std::size_t rank = 0; rank < progress.size(); ++rank)
-      if (const std::string doing = progress[rank].text(); !doing.empty())
+      if (const std::string doing = progress[rank].text(); arrived[rank] && !doing.empty())
         heard += str(heard.empty() ? "" : ", ", "rank ", rank, " (", doing, ")");
     if (!heard.empty()) out += str("; last heard of: ", heard);
   }

@@ -80,6 +80,19 @@ TEST_CASE("a board tells who has started, who has come and what the others do",
   REQUIRE(third->all_came_to(here));
 }
 
+TEST_CASE("when all have come, what they were doing tells who stopped inside the call", "[dist][failure]") {
+  Progress busy;
+  std::strncpy(busy.phase, "backward", sizeof busy.phase - 1);
+  busy.step = 3;
+  busy.pending = 2;
+  busy.gradients = 6;
+  std::strncpy(busy.first_pending, "conv1.weight", sizeof busy.first_pending - 1);
+  REQUIRE(describe_arrivals({true, true}, {{}, busy}) ==
+          "arrived: ranks 0, 1; missing: none; last heard of: rank 1 (backward of step 3, 2 of 6 gradients "
+          "pending, first "
+          "\"conv1.weight\")");
+}
+
 TEST_CASE("what is not seen on this host is not called missing", "[dist][mpi][arrivals]") {
   const std::string name = unique_name("hosts");
   const Board board = ArrivalBoard::attach(rank_of(2, 4, 2), name);
