@@ -24,7 +24,7 @@ Pieces record(std::int64_t count, std::int64_t max_chunk) {
 
 }  // namespace
 
-TEST_CASE("pieces cover a message beyond INT_MAX once, without a gap", "[dist][chunks]") {
+TEST_CASE("pieces cover a message beyond INT_MAX once, without a gap", "[dist][chunks][A10]") {
   const std::int64_t counts[] = {(std::int64_t{1} << 31) + 5, std::int64_t{1} << 32, 600'000'000};
   const std::int64_t limits[] = {INT_MAX, 1 << 28, (1 << 28) - 1};
   for (const std::int64_t count : counts) {
@@ -41,7 +41,7 @@ TEST_CASE("pieces cover a message beyond INT_MAX once, without a gap", "[dist][c
   }
 }
 
-TEST_CASE("the last piece of 2^31 + 5 elements starts beyond 32 bits", "[dist][chunks]") {
+TEST_CASE("the last piece of 2^31 + 5 elements starts beyond 32 bits", "[dist][chunks][A10]") {
   REQUIRE(record((std::int64_t{1} << 31) + 5, INT_MAX) == Pieces{{0, INT_MAX}, {INT_MAX, 6}});
   REQUIRE(record(600'000'000, INT_MAX) == Pieces{{0, 600'000'000}});
 }

@@ -85,7 +85,7 @@ TEST_CASE("in a group of one every collective is the identity", "[dist][group]")
 }
 
 TEST_CASE("a mismatch is the same CommError on all ranks, naming both calls, sequence and label",
-          "[dist][group][error][ranks]") {
+          "[dist][group][error][ranks][A08]") {
   struct Mismatch {
     std::function<Work(ProcessGroup&)> first, others;  // What rank 0 and the other ranks call.
     std::string first_text, others_text;
@@ -153,7 +153,7 @@ TEST_CASE("without call checks the threads backend still refuses tensors of diff
 }
 
 TEST_CASE("non-contiguous tensors are refused and neighbouring memory stays untouched",
-          "[dist][group][error][ranks]") {
+          "[dist][group][error][ranks][A09]") {
   for_each_world([](ProcessGroup& group) {
     const int size = group.size();
     const Tensor base = random({5, 3}, 1), before = Tensor::from(base.to_vector<float>(), {5, 3});
