@@ -64,16 +64,8 @@ BucketReducer::BucketReducer(ProcessGroup& group, std::shared_ptr<optim::FlatPar
     if (spec.is_part()) label += str(" [", spec.part.begin, ", ", spec.part.end, ")");
     Tensor gradients = parameters_->gradients(spec.range);
     if (spec.is_part()) gradients = gradients.slice(0, spec.part.begin, spec.part.end);
-    buckets_.push_back({.spec = spec,
-                        .label = label + ")",
-                        .begin = spec.part.begin,
-                        .gradients = gradients,
-                        .missing = 0,
-                        .work = {},
-                        .finite = true,
-                        .launched = false,
-                        .waited = false,
-                        .record = {}});
+    buckets_.push_back(
+        {.spec = spec, .label = label + ")", .begin = spec.part.begin, .gradients = gradients});
     for (int i = spec.range.begin; i < spec.range.end; ++i) {
       if (i == static_cast<int>(buckets_of_.size())) buckets_of_.push_back({index, index});
       buckets_of_[static_cast<std::size_t>(i)].end = index + 1;

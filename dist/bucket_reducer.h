@@ -71,10 +71,10 @@ class BucketReducer {
     std::int64_t begin = 0;  // Of `gradients` in the flat view over spec.range, in elements.
     Tensor gradients;
     int missing = 0;  // Positions not ready yet.
-    Work work;
+    Work work = {};
     bool finite = true;  // This rank's gradients so far.
     bool launched = false, waited = false;
-    BucketRecord record;
+    BucketRecord record = {};
   };
   // Of one backward, written on the communication stream, read when it is done.
   struct Step {

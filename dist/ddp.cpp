@@ -206,7 +206,7 @@ class Ddp::Impl final : public BackwardObserver {
     record.backward.begin = record.backward.end = Clock::now();
     group.begin_step(record.step);
     entry.step = record.step;
-    entry.calls = texts->fingerprint();
+    entry.calls = texts->fingerprint;
     entry.wishes = std::exchange(wishes, 0);
     for (int i = 0; i < parameters->count(); ++i)
       entry.frozen.push_back(!parameters->at(i).variable.requires_grad());

@@ -173,30 +173,33 @@ CallRecord ProcessGroup::next_record(const char* operation, const Tensor& shown,
   return record;
 }
 
-// What the ranks do before a call: compare it, or at least wait for each other.
-ProcessGroup::Run ProcessGroup::comparison(const CallRecord& record) const {
-  if (size_ == 1) return nullptr;
-  if (!options_.check_calls) return [](Transport& transport) { transport.meet(); };
-  return [record](Transport& transport) { compare_calls(transport, record); };
+// Before the call the ranks compare it, or at least wait for each other; before that comes what one rank prepares.
+Work ProcessGroup::numbered(const CallRecord& record, const std::string& label, Run run,
+                            std::function<void()> prepare, bool agreed) {
+  const bool compares = options_.check_calls && !agreed;
+  const auto meet = [record, prepare = std::move(prepare), compares,
+                     alone = size_ == 1](Transport& transport) {
+    if (prepare) prepare();
+    if (alone) return;
+    if (compares)
+      compare_calls(transport, record);
+    else
+      transport.meet();
+  };
+  return enqueue(str(record.text(), ", sequence ", record.sequence, label.empty() ? "" : ", ", label),
+                 std::move(run), meet);
 }
 
 Work ProcessGroup::collective(const char* operation, const Tensor* shown, Reduce op, int root,
                               std::string label, Run run) {
-  const CallRecord record = next_record(operation, shown != nullptr ? *shown : Tensor(), op, root);
-  return enqueue(str(record.text(), ", sequence ", record.sequence, label.empty() ? "" : ", ", label),
-                 std::move(run), comparison(record));
+  return numbered(next_record(operation, shown != nullptr ? *shown : Tensor(), op, root), label,
+                  std::move(run));
 }
 
 Work ProcessGroup::run(CustomCall call, std::string label) {
   if (call.tensor.defined()) check_tensor(call.operation, call.tensor);
-  const CallRecord record = next_record(call.operation, call.tensor, call.op, -1);
-  Run compare = comparison(record);
-  if (call.agreed && compare) compare = [](Transport& transport) { transport.meet(); };
-  return enqueue(str(record.text(), ", sequence ", record.sequence, label.empty() ? "" : ", ", label),
-                 std::move(call.run), [prepare = std::move(call.prepare), compare](Transport& transport) {
-                   if (prepare) prepare();
-                   if (compare) compare(transport);
-                 });
+  return numbered(next_record(call.operation, call.tensor, call.op, -1), label, std::move(call.run),
+                  std::move(call.prepare), call.agreed);
 }
 
 void ProcessGroup::report(const Progress& progress) noexcept { state_->transport->report(progress); }

@@ -115,7 +115,8 @@ class ProcessGroup {
                   Run run);
   /// `meet` runs before `run`; the call's time on the wire starts between them.
   Work enqueue(std::string what, Run run, Run meet = nullptr, RunIf condition = RunIf::healthy);
-  Run comparison(const CallRecord& record) const;
+  Work numbered(const CallRecord& record, const std::string& label, Run run,
+                std::function<void()> prepare = {}, bool agreed = false);
   void check_rank(const char* operation, const char* what, int rank) const;
 
   GroupOptions options_;

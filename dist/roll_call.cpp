@@ -66,7 +66,7 @@ void compare(const std::vector<RollCallEntry>& entries, const RollCallTexts& tex
   }
   // Here, where all ranks see it, and not where one of them would first miss it.
   double weights = 0;
-  for (const RollCallEntry& entry : entries) weights += entry.active ? entry.weight : 0;
+  for (const RollCallEntry& entry : entries) weights += entry.weight;
   const bool any_active =
       std::any_of(entries.begin(), entries.end(), [](const RollCallEntry& e) { return e.active; });
   if (any_active && !(weights > 0))
@@ -96,13 +96,10 @@ RollCallTexts describe_calls(std::string headline, const BucketPlan& plan,
     if (bucket.is_part()) names += str(" [", bucket.part.begin, ", ", bucket.part.end, ")");
     texts.calls.push_back(str("bucket ", b, ": ", bucket.dtype, ", ", bucket.bytes, " bytes (", names, ")"));
   }
-  return texts;
-}
-
-std::uint64_t RollCallTexts::fingerprint() const {
   std::string all;
-  for (const std::string& line : calls) all += line + "\n";
-  return checksum(all);
+  for (const std::string& line : texts.calls) all += line + "\n";
+  texts.fingerprint = checksum(all);
+  return texts;
 }
 
 // An all-reduce of disjoint slots instead of an all-gather: the same bytes, and its duration is a sample of what a

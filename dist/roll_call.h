@@ -33,8 +33,8 @@ struct RollCallEntry {
 struct RollCallTexts {
   std::vector<std::string>
       calls;  ///< A line a collective, in order: "bucket 2: f32, 4000 bytes (conv1.weight)".
-  std::vector<std::string> names;     ///< Of the parameters, by position.
-  std::uint64_t fingerprint() const;  ///< Of `calls`.
+  std::vector<std::string> names;  ///< Of the parameters, by position.
+  std::uint64_t fingerprint = 0;   ///< Of `calls`.
 };
 /// `headline`: what else must agree, like the strategy.
 RollCallTexts describe_calls(std::string headline, const BucketPlan& plan,

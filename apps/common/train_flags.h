@@ -20,6 +20,9 @@ struct Raw {
   bool no_augment = false, no_shuffle = false, no_norm_decay = false;
 };
 
+/// The rules of --plan that need nothing but their name.
+std::vector<dist::PlanRule> named_rules();
+
 void add_data_flags(CLI::App& app, Raw& raw);
 void add_model_flags(CLI::App& app, Raw& raw);
 void add_optimisation_flags(CLI::App& app, Raw& raw);

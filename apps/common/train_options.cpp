@@ -2,6 +2,7 @@
 // apps/common/train_options.cpp - flags become values: what does not go together, and what programs make of them.
 #include "apps/common/train_options.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -15,9 +16,8 @@ namespace brigade::apps {
 namespace {
 
 bool is_rule(const std::string& name) {
-  for (const dist::PlanRule& rule : dist::plan_rules())
-    if (rule.name == name && !rule.needs_json) return true;
-  return false;
+  const auto rules = names(named_rules());
+  return std::find(rules.begin(), rules.end(), name) != rules.end();
 }
 
 // What --plan names besides rules. Plans are small: a limit keeps a wrong path from filling memory.
@@ -26,8 +26,7 @@ std::string read_plan(const std::string& path) {
   std::error_code error;
   const bool regular = std::filesystem::is_regular_file(path, error);
   std::string rules;
-  for (const dist::PlanRule& rule : dist::plan_rules())
-    if (!rule.needs_json) rules += str(rules.empty() ? "" : ", ", rule.name);
+  for (const std::string_view name : names(named_rules())) rules += str(rules.empty() ? "" : ", ", name);
   BRIGADE_CHECK(regular, "--plan: must be one of ", rules, ", or a plan file; got \"", path,
                 "\", which is neither");
   BRIGADE_CHECK(std::filesystem::file_size(path, error) <= kMaxBytes, "--plan: ", path,

@@ -7,17 +7,12 @@
 
 namespace brigade::apps {
 
-namespace {
-
-// Those that go by a name alone.
-std::vector<dist::PlanRule> rules() {
+std::vector<dist::PlanRule> named_rules() {
   std::vector<dist::PlanRule> out;
   for (const dist::PlanRule& rule : dist::plan_rules())
     if (!rule.needs_json) out.push_back(rule);
   return out;
 }
-
-}  // namespace
 
 void add_rank_flags(CLI::App& app, Raw& raw) {
   TrainOptions& o = raw.options;
@@ -74,8 +69,9 @@ void add_sync_flags(CLI::App& app, Raw& raw) {
       ->check(one_of(names(dist::strategies())))
       ->capture_default_str();
   group
-      ->add_option("--plan", o.plan,
-                   table_help("Where --sync bucketed cuts, a rule or the FILE of --save-plan:", rules()))
+      ->add_option(
+          "--plan", o.plan,
+          table_help("Where --sync bucketed cuts, a rule or the FILE of --save-plan:", named_rules()))
       ->type_name("RULE|FILE")
       ->capture_default_str();
   group

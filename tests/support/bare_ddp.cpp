@@ -25,7 +25,7 @@ void BareDdp::use_plan(dist::BucketPlan plan) {
 
 void BareDdp::begin(const std::vector<bool>& used, double weight) {
   const std::int64_t step = ledger_.begin_step().step;
-  dist::RollCallEntry entry{.step = step, .calls = texts_->fingerprint(), .weight = weight, .used = used};
+  dist::RollCallEntry entry{.step = step, .calls = texts_->fingerprint, .weight = weight, .used = used};
   entry.frozen.resize(used.size());
   roll_call_ = std::make_shared<dist::RollCall>(group_, entry, texts_);
   reducer_->begin(roll_call_);
