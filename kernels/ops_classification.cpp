@@ -2,6 +2,7 @@
 // kernels/ops_classification.cpp - softmax, cross entropy and embedding: labels and ids are
 // checked here, before a kernel could read past a row (an index out of range must be an error
 // where it was made, not a crash later).
+#include "core/span.h"
 #include "kernels/ops_check.h"
 
 namespace brigade::ops {
@@ -39,6 +40,7 @@ void check_labels(const Tensor& rows, const Tensor& labels, double smoothing, st
 
 template <class Kernel>
 Tensor row_gradient(std::string_view op, const Tensor& dy, const Tensor& y, Kernel KernelTable::*kernel) {
+  const Span span(op);
   check_rows(op, y);
   check_same(op, dy, y);
   Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
@@ -49,6 +51,7 @@ Tensor row_gradient(std::string_view op, const Tensor& dy, const Tensor& y, Kern
 }  // namespace
 
 Tensor softmax(const Tensor& x) {
+  const Span span("softmax");
   check_rows("softmax", x);
   Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernels(x.device()).softmax(contiguous(x), out);
@@ -56,6 +59,7 @@ Tensor softmax(const Tensor& x) {
 }
 
 Tensor log_softmax(const Tensor& x) {
+  const Span span("log_softmax");
   check_rows("log_softmax", x);
   Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernels(x.device()).log_softmax(contiguous(x), out);
@@ -72,6 +76,7 @@ Tensor log_softmax_grad(const Tensor& dy, const Tensor& y) {
 
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
                            std::int64_t ignore_index) {
+  const Span span("cross_entropy");
   check_labels(logits, labels, smoothing, ignore_index);
   // 16-bit logits get an f32 loss and f32 log-probabilities: their differences
   // are what the gradient is made of.
@@ -86,6 +91,7 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& labels, double sm
 
 Tensor cross_entropy_grad(double dloss, const CrossEntropy& forward, const Tensor& labels, double smoothing,
                           std::int64_t ignore_index, DType dtype) {
+  const Span span("cross_entropy_grad");
   check_labels(forward.log_probs, labels, smoothing, ignore_index);
   BRIGADE_CHECK(is_floating(dtype), "cross_entropy_grad: needs a floating dtype; got ", dtype);
   Tensor dlogits = Tensor::empty(forward.log_probs.shape(), dtype, forward.log_probs.device());
@@ -95,6 +101,7 @@ Tensor cross_entropy_grad(double dloss, const CrossEntropy& forward, const Tenso
 }
 
 Tensor embedding(const Tensor& w, const Tensor& ids) {
+  const Span span("embedding");
   check_floating("embedding", w);
   check_ids("embedding", ids);
   BRIGADE_CHECK(w.dims() == 2, "embedding: weight is [V, D]; got ", w);
@@ -113,6 +120,7 @@ Tensor embedding(const Tensor& w, const Tensor& ids) {
 }
 
 void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw) {
+  const Span span("embedding_grad");
   check_floating("embedding_grad", dy);
   check_ids("embedding_grad", ids);
   check_floating("embedding_grad", dw);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // kernels/ops_construct.cpp - making, copying, joining and reshaping tensors.
+#include "core/span.h"
 #include "kernels/ops_check.h"
 
 namespace brigade::ops {
@@ -30,6 +31,7 @@ Tensor randn(const Shape& shape, Generator& generator, double mean, double std, 
 }
 
 void fill_(Tensor& out, double value) {
+  const Span span("fill");
   check_writable("fill_", out);
   kernels(out.device()).fill(out, value);
   out.bump_version();
@@ -52,6 +54,7 @@ void normal_(Tensor& out, Generator& generator, double mean, double std) {
 }
 
 void copy_(Tensor& out, const Tensor& x) {
+  const Span span("copy");
   check_defined("copy_", x);
   check_writable("copy_", out);
   BRIGADE_CHECK(x.shape() == out.shape(), "copy_: shapes must be equal; got ", x, " into ", out);
@@ -62,6 +65,7 @@ void copy_(Tensor& out, const Tensor& x) {
 }
 
 Tensor clone(const Tensor& x, MemoryFormat format) {
+  const Span span("copy");
   check_defined("clone", x);
   Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device(), format);
   kernels(x.device()).copy(x, out);
@@ -76,6 +80,7 @@ Tensor contiguous(const Tensor& x, MemoryFormat format) {
 Tensor cast(const Tensor& x, DType dtype) {
   check_defined("cast", x);
   if (x.dtype() == dtype) return x;
+  const Span span("cast");
   Tensor out = Tensor::empty(x.shape(), dtype, x.device(), x.memory_format());
   kernels(x.device()).copy(x, out);
   return out;
@@ -92,6 +97,7 @@ Tensor empty_like(const Tensor& x) {
 }
 
 Tensor concat(std::span<const Tensor> xs, std::int64_t dim) {
+  const Span span("concat");
   BRIGADE_CHECK(!xs.empty(), "concat: needs at least one tensor");
   check_defined("concat", xs[0]);
   const int d = normalize_dim("concat", dim, xs[0].dims());
@@ -125,6 +131,7 @@ Tensor stack(std::span<const Tensor> xs, std::int64_t dim) {
 }
 
 Tensor pad(const Tensor& x, const Dims& before, const Dims& after, double value) {
+  const Span span("pad");
   check_defined("pad", x);
   BRIGADE_CHECK(before.size() == x.dims() && after.size() == x.dims(),
                 "pad: one number a dim on each side; got ", x, " with ", before, " and ", after);

@@ -2,6 +2,7 @@
 // kernels/ops_elementwise.cpp - broadcasting and dtype rules of the elementwise operations.
 #include <cmath>
 
+#include "core/span.h"
 #include "kernels/ops_check.h"
 
 namespace brigade::ops {
@@ -108,6 +109,7 @@ std::string_view name(Binary op) {
 }
 
 Tensor unary(Unary op, const Tensor& x) {
+  const Span span(name(op));
   check_defined(name(op), x);
   const bool any_dtype = op == Unary::logical_not;
   const bool any_number = op == Unary::neg || op == Unary::abs || op == Unary::relu;
@@ -120,6 +122,7 @@ Tensor unary(Unary op, const Tensor& x) {
 }
 
 Tensor binary(Binary op, const Tensor& a, const Tensor& b) {
+  const Span span(name(op));
   check_same_kind(name(op), a, b);
   check_dtype(op, a);
   const Shape shape = broadcast_shapes(name(op), a.shape(), b.shape());
@@ -130,6 +133,7 @@ Tensor binary(Binary op, const Tensor& a, const Tensor& b) {
 }
 
 Tensor binary(Binary op, const Tensor& a, double b) {
+  const Span span(name(op));
   check_defined(name(op), a);
   check_dtype(op, a);
   check_scalar(op, a, b);
@@ -140,6 +144,7 @@ Tensor binary(Binary op, const Tensor& a, double b) {
 }
 
 void binary_(Binary op, Tensor& out, const Tensor& b) {
+  const Span span(name(op));
   check_same_kind(name(op), out, b);
   check_dtype(op, out);
   check_writable(name(op), out);
@@ -152,6 +157,7 @@ void binary_(Binary op, Tensor& out, const Tensor& b) {
 }
 
 void binary_(Binary op, Tensor& out, double b) {
+  const Span span(name(op));
   check_defined(name(op), out);
   check_dtype(op, out);
   check_scalar(op, out, b);
@@ -163,6 +169,7 @@ void binary_(Binary op, Tensor& out, double b) {
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  const Span span("where");
   check_defined("where", condition);
   check_same_kind("where", a, b);
   BRIGADE_CHECK(condition.dtype() == DType::boolean && condition.device() == a.device(),
@@ -176,6 +183,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 }
 
 Tensor dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream) {
+  const Span span("dropout");
   check_floating("dropout", x);
   BRIGADE_CHECK(p >= 0 && p < 1, "dropout: p must lie in [0, 1); got ", p);
   Tensor out = empty_like(x);

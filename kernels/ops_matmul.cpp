@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // kernels/ops_matmul.cpp - matrix products and the linear layer's family.
+#include "core/span.h"
 #include "kernels/ops_check.h"
 
 namespace brigade::ops {
@@ -38,6 +39,7 @@ void check_weight(std::string_view op, const Tensor& x, const Tensor& w, int inn
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  const Span span("matmul", [&] { return SpanDetails{{"a", a.shape()}, {"b", b.shape()}}; });
   check_same_kind("matmul", a, b);
   check_floating("matmul", a);
   BRIGADE_CHECK(a.dims() >= 2 && b.dims() >= 2 && a.size(-1) == b.size(-2),
@@ -50,6 +52,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const Span span("linear", [&] { return SpanDetails{{"x", x.shape()}, {"weight", w.shape()}}; });
   check_weight("linear", x, w, 1);
   if (bias.defined()) check_parameter("linear", "bias", bias, {w.size(0)}, x);
   const Tensor rows = as_rows(x);
@@ -59,6 +62,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
 }
 
 Tensor linear_grad_input(const Tensor& dy, const Tensor& w) {
+  const Span span("linear_grad_input");
   check_weight("linear_grad_input", dy, w, 0);
   const Tensor rows = as_rows(dy);
   Tensor dx = Tensor::empty({rows.size(0), w.size(1)}, dy.dtype(), dy.device());
@@ -67,6 +71,7 @@ Tensor linear_grad_input(const Tensor& dy, const Tensor& w) {
 }
 
 void linear_grad_weight(const Tensor& dy, const Tensor& x, Tensor& dw) {
+  const Span span("linear_grad_weight");
   check_same_kind("linear_grad_weight", dy, x);
   check_floating("linear_grad_weight", x);
   BRIGADE_CHECK(dy.dims() >= 1 && x.dims() >= 1, "linear_grad_weight: needs dy [.., O] and x [.., I]; got ",
@@ -81,6 +86,7 @@ void linear_grad_weight(const Tensor& dy, const Tensor& x, Tensor& dw) {
 }
 
 void bias_grad(const Tensor& dy, Tensor& db) {
+  const Span span("bias_grad");
   check_floating("bias_grad", dy);
   BRIGADE_CHECK(dy.dims() >= 1, "bias_grad: needs dy [.., C] or [N, C, H, W]; got ", dy);
   // Four dims are an image's, channels second; any other number are rows of channels.

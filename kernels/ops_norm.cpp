@@ -2,6 +2,7 @@
 // kernels/ops_norm.cpp - batch and layer norm: shapes of parameters and statistics.
 #include <algorithm>
 
+#include "core/span.h"
 #include "kernels/ops_check.h"
 
 namespace brigade::ops {
@@ -24,6 +25,7 @@ void check_written(std::string_view op, std::string_view what, const Tensor& t, 
 
 Normalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
                             double epsilon, Tensor& running_mean, Tensor& running_var) {
+  const Span span("batch_norm_train", [&] { return SpanDetails{{"x", x.shape()}}; });
   constexpr std::string_view op = "batch_norm";
   const Shape channels = check_batch(op, x);
   check_parameter(op, "gamma", gamma, channels, x);
@@ -52,6 +54,7 @@ Normalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& 
 
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, double epsilon) {
+  const Span span("batch_norm_eval", [&] { return SpanDetails{{"x", x.shape()}}; });
   constexpr std::string_view op = "batch_norm";
   const Shape channels = check_batch(op, x);
   check_parameter(op, "gamma", gamma, channels, x);
@@ -66,6 +69,7 @@ Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta,
 }
 
 Moments batch_norm_moments(const Tensor& x) {
+  const Span span("batch_norm_moments", [&] { return SpanDetails{{"x", x.shape()}}; });
   const Shape channels = check_batch("batch_norm_moments", x);
   Moments result{Tensor::empty(channels, DType::f64, x.device()),
                  Tensor::empty(channels, DType::f64, x.device())};
@@ -75,6 +79,7 @@ Moments batch_norm_moments(const Tensor& x) {
 
 void batch_norm_grad_sums(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& invstd,
                           Tensor& dgamma, Tensor& dbeta) {
+  const Span span("batch_norm_grad_sums", [&] { return SpanDetails{{"x", x.shape()}}; });
   constexpr std::string_view op = "batch_norm_grad";
   const Shape channels = check_batch(op, x);
   check_same(op, dy, x);
@@ -91,6 +96,7 @@ void batch_norm_grad_sums(const Tensor& dy, const Tensor& x, const Tensor& mean,
 
 Tensor batch_norm_grad_input(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
                              const Tensor& invstd, const Tensor& dgamma, const Tensor& dbeta, double count) {
+  const Span span("batch_norm_grad_input", [&] { return SpanDetails{{"x", x.shape()}}; });
   constexpr std::string_view op = "batch_norm_grad";
   const Shape channels = check_batch(op, x);
   check_same(op, dy, x);
@@ -114,6 +120,7 @@ Tensor batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, c
 }
 
 Normalized layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon) {
+  const Span span("layer_norm");
   constexpr std::string_view op = "layer_norm";
   check_floating(op, x);
   BRIGADE_CHECK(x.dims() >= 1 && x.size(-1) >= 1, "layer_norm: needs x [.., D] with D at least 1; got ", x);
@@ -131,6 +138,7 @@ Normalized layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
 
 Tensor layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
                        const Tensor& invstd, Tensor& dgamma, Tensor& dbeta) {
+  const Span span("layer_norm_grad");
   constexpr std::string_view op = "layer_norm_grad";
   check_floating(op, x);
   check_same(op, dy, x);

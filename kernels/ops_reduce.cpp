@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // kernels/ops_reduce.cpp - which dims are reduced, and what of nothing is an error.
+#include "core/span.h"
 #include "kernels/ops_check.h"
 
 namespace brigade::ops {
@@ -32,6 +33,7 @@ std::string_view name(Reduction op) {
 }
 
 Tensor reduce(Reduction op, const Tensor& x, const Dims& dims, KeepDims keep) {
+  const Span span(name(op));
   check_defined(name(op), x);
   const bool extreme = op == Reduction::max || op == Reduction::min;
   BRIGADE_CHECK(op != Reduction::mean || is_floating(x.dtype()), "mean: needs a floating dtype; got ", x);
@@ -55,6 +57,7 @@ Tensor reduce(Reduction op, const Tensor& x, const Dims& dims, KeepDims keep) {
 }
 
 Tensor argmax(const Tensor& x, std::int64_t dim, KeepDims keep) {
+  const Span span("argmax");
   check_defined("argmax", x);
   const int d = normalize_dim("argmax", dim, x.dims());
   Shape shape = x.shape();
@@ -79,6 +82,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 }
 
 double sum_of_squares(const Tensor& x) {
+  const Span span("sum_of_squares");
   check_floating("sum_of_squares", x);
   return kernels(x.device()).sum_of_squares(x);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // kernels/ops_spatial.cpp - convolution and pooling: geometry checks; results keep the memory format of x.
+#include "core/span.h"
 #include "kernels/ops_check.h"
 
 namespace brigade::ops {
@@ -52,6 +53,14 @@ Shape conv_out(const Shape& x, const Shape& w, const Window& window) {
   return {x[0], w[0], window.out_size(0, x[2]), window.out_size(1, x[3])};
 }
 
+// For Span: what is convolved with what; `window` as [strides, paddings, dilations, groups].
+SpanDetails conv_details(const Shape& x, const Shape& w, const Window& k) {
+  return {{"x", x},
+          {"weight", w},
+          {"window",
+           {k.stride[0], k.stride[1], k.padding[0], k.padding[1], k.dilation[0], k.dilation[1], k.groups}}};
+}
+
 void check_shape(std::string_view op, const Tensor& dy, const Shape& expected) {
   BRIGADE_CHECK(dy.shape() == expected, op, ": dy must be ", expected, "; got ", dy);
 }
@@ -59,6 +68,7 @@ void check_shape(std::string_view op, const Tensor& dy, const Shape& expected) {
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window) {
+  const Span span("conv2d", [&] { return conv_details(x.shape(), w.shape(), window); });
   check_image("conv2d", x);
   check_floating("conv2d", w);
   check_conv("conv2d", x.shape(), w.shape(), window);
@@ -71,6 +81,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window
 }
 
 Tensor conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape) {
+  const Span span("conv2d_grad_input", [&] { return conv_details(x_shape, w.shape(), window); });
   check_image("conv2d_grad_input", dy);
   check_floating("conv2d_grad_input", w);
   check_conv("conv2d_grad_input", x_shape, w.shape(), window);
@@ -82,6 +93,7 @@ Tensor conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window
 }
 
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw) {
+  const Span span("conv2d_grad_weight", [&] { return conv_details(x.shape(), dw.shape(), window); });
   check_image("conv2d_grad_weight", x);
   check_same_kind("conv2d_grad_weight", dy, x);
   check_floating("conv2d_grad_weight", dw);
@@ -94,6 +106,7 @@ void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window,
 }
 
 MaxPooled max_pool2d(const Tensor& x, const Window& window) {
+  const Span span("max_pool2d");
   check_image("max_pool2d", x);
   check_pool("max_pool2d", window, x.shape());
   const Shape shape = pooled(x.shape(), window);
@@ -104,6 +117,7 @@ MaxPooled max_pool2d(const Tensor& x, const Window& window) {
 }
 
 Tensor max_pool2d_grad(const Tensor& dy, const Tensor& index, const Shape& x_shape) {
+  const Span span("max_pool2d_grad");
   check_image("max_pool2d_grad", dy);
   BRIGADE_CHECK(index.defined() && index.shape() == dy.shape() && index.dtype() == DType::i64,
                 "max_pool2d_grad: index must be i64 ", dy.shape(), "; got ", index);
@@ -115,6 +129,7 @@ Tensor max_pool2d_grad(const Tensor& dy, const Tensor& index, const Shape& x_sha
 }
 
 Tensor avg_pool2d(const Tensor& x, const Window& window) {
+  const Span span("avg_pool2d");
   check_image("avg_pool2d", x);
   check_pool("avg_pool2d", window, x.shape());
   Tensor out = Tensor::empty(pooled(x.shape(), window), x.dtype(), x.device(), x.memory_format());
@@ -123,6 +138,7 @@ Tensor avg_pool2d(const Tensor& x, const Window& window) {
 }
 
 Tensor avg_pool2d_grad(const Tensor& dy, const Window& window, const Shape& x_shape) {
+  const Span span("avg_pool2d_grad");
   check_image("avg_pool2d_grad", dy);
   BRIGADE_CHECK(x_shape.size() == 4, "avg_pool2d_grad: x is [N, C, H, W]; got ", x_shape);
   check_pool("avg_pool2d_grad", window, x_shape);
@@ -133,6 +149,7 @@ Tensor avg_pool2d_grad(const Tensor& dy, const Window& window, const Shape& x_sh
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, std::int64_t out_h, std::int64_t out_w) {
+  const Span span("adaptive_avg_pool2d");
   check_image("adaptive_avg_pool2d", x);
   BRIGADE_CHECK(out_h >= 1 && out_w >= 1 && x.size(2) >= 1 && x.size(3) >= 1,
                 "adaptive_avg_pool2d: sizes are at least 1; got x ", x.shape(), " to ", out_h, " x ", out_w);
@@ -142,6 +159,7 @@ Tensor adaptive_avg_pool2d(const Tensor& x, std::int64_t out_h, std::int64_t out
 }
 
 Tensor adaptive_avg_pool2d_grad(const Tensor& dy, const Shape& x_shape) {
+  const Span span("adaptive_avg_pool2d_grad");
   check_image("adaptive_avg_pool2d_grad", dy);
   BRIGADE_CHECK(x_shape.size() == 4 && x_shape[0] == dy.size(0) && x_shape[1] == dy.size(1),
                 "adaptive_avg_pool2d_grad: dy and x must agree on N and C; got ", dy.shape(), " and ",
