@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // kernels/cpu/onednn.h - what the CPU kernels ask of oneDNN, in terms of tensors. Files named onednn* are the
-// only ones that see dnnl.hpp. Callers: conv.cpp and matmul.cpp. Read next: onednn_primitives.h.
+// only ones that see dnnl.hpp. Callers: conv_algorithms.cpp and matmul.cpp. Read next: onednn_primitives.h.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -12,16 +12,26 @@ bool supports_bf16();
 /// Whether bf16 matrix products run on AMX tiles.
 bool supports_amx();
 
+/// Layouts in which a convolution runs; weights go into oneDNN's own in any case.
+enum class ConvMethod {
+  direct,    ///< Activations as they lie.
+  blocked,   ///< Activations in oneDNN's own layout, copied there and back.
+  winograd,  ///< f32, 3x3, stride 1, padding 1; direct where this processor has no kernel for the shape.
+};
+
 /// Convolutions. Activations f32 or bf16 (all of one dtype), dense in the same memory format; w and dw
 /// f32, contiguous OIHW; bias f32 or undefined.
+template <ConvMethod method>
 void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
+template <ConvMethod method>
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
 /// Must not be called where backward_weights_is_unsafe().
+template <ConvMethod method>
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
 
 /// True for the shapes on which oneDNN 2.6 hangs, crashes or corrupts the heap in backward-weights: kernel
 /// 1x1, stride above 1, fewer than 16 input channels, channels_last.
-bool backward_weights_is_unsafe(const Tensor& x, const Window& window);
+bool backward_weights_is_unsafe(std::int64_t in_channels, const Window& window);
 
 /// out = a b + bias + beta out for a [B, M, K], b [B, K, N], out [B, M, N]. a and b f32 or bf16 (the same),
 /// out that or f32, bias [N] f32 or undefined. The last two dims of a and b must be row- or column-major (see

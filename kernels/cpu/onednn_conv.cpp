@@ -45,6 +45,7 @@ struct Problem {
   memory::desc x, w, y;
   bool has_bias;
   Window window;
+  ConvMethod method;
 
   memory::dims strides() const { return {window.stride[0], window.stride[1]}; }
   // oneDNN counts the holes of a dilated kernel: 0 is a dense one.
@@ -53,23 +54,10 @@ struct Problem {
   memory::dims padding() const { return {window.padding[0], window.padding[1]}; }
 
   memory::desc weights() const { return any(w, x.data_type()); }
-  memory::desc source(algorithm a) const {
-    return a == algorithm::convolution_direct ? x : any(x, x.data_type());
-  }
-  memory::desc target(algorithm a) const {
-    return a == algorithm::convolution_direct ? y : any(y, y.data_type());
-  }
-
-  // Where f32 Winograd takes 0.6 to 0.75 of the time of direct convolution, copies included (measured on
-  // ResNet-18's 3x3 layers at batch 32, all three directions). Its error is some 1e-6 of the rms: fine for training.
-  bool suits_winograd() const {
-    const auto blocks = [](std::int64_t channels) { return channels >= 32 && channels % 16 == 0; };
-    const auto both = [](const std::int64_t(&values)[2], std::int64_t value) {
-      return values[0] == value && values[1] == value;
-    };
-    return x.data_type() == memory::data_type::f32 && window.groups == 1 && both(window.kernel, 3) &&
-           both(window.stride, 1) && both(window.dilation, 1) && both(window.padding, 1) &&
-           blocks(x.dims()[1]) && blocks(y.dims()[1]);
+  memory::desc source() const { return method == ConvMethod::direct ? x : any(x, x.data_type()); }
+  memory::desc target() const { return method == ConvMethod::direct ? y : any(y, y.data_type()); }
+  algorithm how() const {
+    return method == ConvMethod::winograd ? algorithm::convolution_winograd : algorithm::convolution_direct;
   }
 };
 
@@ -86,18 +74,18 @@ Packing written(const dnnl::engine& engine, const memory::desc& plain, const mem
 
 // forward_training differs from forward_inference in nothing for a convolution.
 dnnl::convolution_forward::primitive_desc forward_desc(const dnnl::engine& engine, const Problem& p,
-                                                       algorithm a, bool has_bias) {
+                                                       bool has_bias) {
   using Forward = dnnl::convolution_forward;
   const auto kind = dnnl::prop_kind::forward_training;
-  const auto desc = has_bias ? Forward::desc(kind, a, p.source(a), p.weights(), bias_desc(p.y.dims()[1]),
-                                             p.target(a), p.strides(), p.dilates(), p.padding(), p.padding())
-                             : Forward::desc(kind, a, p.source(a), p.weights(), p.target(a), p.strides(),
+  const auto desc = has_bias ? Forward::desc(kind, p.how(), p.source(), p.weights(), bias_desc(p.y.dims()[1]),
+                                             p.target(), p.strides(), p.dilates(), p.padding(), p.padding())
+                             : Forward::desc(kind, p.how(), p.source(), p.weights(), p.target(), p.strides(),
                                              p.dilates(), p.padding(), p.padding());
   return {desc, attributes(), engine};
 }
 
-Primitive forward(const dnnl::engine& engine, const Problem& p, algorithm a) {
-  const auto pd = forward_desc(engine, p, a, p.has_bias);
+Primitive forward(const dnnl::engine& engine, const Problem& p) {
+  const auto pd = forward_desc(engine, p, p.has_bias);
   return {dnnl::convolution_forward(pd),
           pd.scratchpad_desc(),
           {read(engine, p.x, pd.src_desc()), read(engine, p.w, pd.weights_desc()),
@@ -105,11 +93,11 @@ Primitive forward(const dnnl::engine& engine, const Problem& p, algorithm a) {
 }
 
 // Both backward primitives want the forward one as a hint.
-Primitive backward_data(const dnnl::engine& engine, const Problem& p, algorithm a) {
+Primitive backward_data(const dnnl::engine& engine, const Problem& p) {
   using Backward = dnnl::convolution_backward_data;
   const Backward::primitive_desc pd(
-      {a, p.source(a), p.weights(), p.target(a), p.strides(), p.dilates(), p.padding(), p.padding()},
-      attributes(), engine, forward_desc(engine, p, a, false));
+      {p.how(), p.source(), p.weights(), p.target(), p.strides(), p.dilates(), p.padding(), p.padding()},
+      attributes(), engine, forward_desc(engine, p, false));
   return {Backward(pd),
           pd.scratchpad_desc(),
           {read(engine, p.y, pd.diff_dst_desc()), read(engine, p.w, pd.weights_desc()),
@@ -117,31 +105,31 @@ Primitive backward_data(const dnnl::engine& engine, const Problem& p, algorithm 
 }
 
 // The gradient leaves in f32 also for bf16 activations: it is added to others and to f32 weights.
-Primitive backward_weights(const dnnl::engine& engine, const Problem& p, algorithm a) {
+Primitive backward_weights(const dnnl::engine& engine, const Problem& p) {
   using Backward = dnnl::convolution_backward_weights;
-  const Backward::primitive_desc pd({a, p.source(a), any(p.w, memory::data_type::f32), p.target(a),
+  const Backward::primitive_desc pd({p.how(), p.source(), any(p.w, memory::data_type::f32), p.target(),
                                      p.strides(), p.dilates(), p.padding(), p.padding()},
-                                    attributes(), engine, forward_desc(engine, p, a, false));
+                                    attributes(), engine, forward_desc(engine, p, false));
   return {Backward(pd),
           pd.scratchpad_desc(),
           {read(engine, p.x, pd.src_desc()), read(engine, p.y, pd.diff_dst_desc()),
            written(engine, p.w, pd.diff_weights_desc())}};
 }
 
-using Make = Primitive (*)(const dnnl::engine&, const Problem&, algorithm);
+using Make = Primitive (*)(const dnnl::engine&, const Problem&);
 
-const Primitive& find(Context& context, Key::Op op, const Problem& p, Make make) {
+const Primitive& find(Context& context, Key::Op op, Problem p, Make make) {
   Key key(op);
-  key.add(p.x).add(p.y).add(p.window).add(p.has_bias);
+  key.add(p.x).add(p.y).add(p.window).add(p.has_bias).add(static_cast<std::int64_t>(p.method));
   return context.find(std::move(key), [&] {
-    if (p.suits_winograd()) {
+    if (p.method == ConvMethod::winograd) {
       try {
-        return make(context.engine(), p, algorithm::convolution_winograd);
+        return make(context.engine(), p);
       } catch (const dnnl::error&) {
-        // This processor has no Winograd kernel for the shape: an answer, not a failure.
+        p.method = ConvMethod::direct;  // This processor has no Winograd kernel for the shape.
       }
     }
-    return make(context.engine(), p, algorithm::convolution_direct);
+    return make(context.engine(), p);
   });
 }
 
@@ -179,35 +167,50 @@ void run(Context& context, const Primitive& p, const std::array<Operand, 3>& ope
 
 }  // namespace
 
+template <ConvMethod method>
 void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out) {
   Context& context = Context::of_this_thread();
-  const Problem p{activation(x, out), oihw(w, window), activation(out, x), bias.defined(), window};
+  const Problem p{activation(x, out), oihw(w, window), activation(out, x), bias.defined(), window, method};
   std::unordered_map<int, memory> arguments;
   if (bias.defined()) arguments.emplace(DNNL_ARG_BIAS, context.memory(bias_desc(bias.numel()), bias));
   run(context, find(context, Key::Op::conv, p, forward),
       {{{DNNL_ARG_SRC, p.x, x}, {DNNL_ARG_WEIGHTS, p.w, w}, {DNNL_ARG_DST, p.y, out}}}, std::move(arguments));
 }
 
+template <ConvMethod method>
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {
   Context& context = Context::of_this_thread();
-  const Problem p{activation(dx, dy), oihw(w, window), activation(dy, dx), false, window};
+  const Problem p{activation(dx, dy), oihw(w, window), activation(dy, dx), false, window, method};
   run(context, find(context, Key::Op::conv_grad_input, p, backward_data),
       {{{DNNL_ARG_DIFF_DST, p.y, dy}, {DNNL_ARG_WEIGHTS, p.w, w}, {DNNL_ARG_DIFF_SRC, p.x, dx}}});
 }
 
+template <ConvMethod method>
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw) {
   Context& context = Context::of_this_thread();
-  const Problem p{activation(x, dy), oihw(dw, window), activation(dy, x), false, window};
+  const Problem p{activation(x, dy), oihw(dw, window), activation(dy, x), false, window, method};
   run(context, find(context, Key::Op::conv_grad_weight, p, backward_weights),
       {{{DNNL_ARG_SRC, p.x, x}, {DNNL_ARG_DIFF_DST, p.y, dy}, {DNNL_ARG_DIFF_WEIGHTS, p.w, dw}}});
 }
 
+template void conv2d<ConvMethod::direct>(const Tensor&, const Tensor&, const Tensor&, const Window&, Tensor&);
+template void conv2d<ConvMethod::blocked>(const Tensor&, const Tensor&, const Tensor&, const Window&,
+                                          Tensor&);
+template void conv2d<ConvMethod::winograd>(const Tensor&, const Tensor&, const Tensor&, const Window&,
+                                           Tensor&);
+template void conv2d_grad_input<ConvMethod::direct>(const Tensor&, const Tensor&, const Window&, Tensor&);
+template void conv2d_grad_input<ConvMethod::blocked>(const Tensor&, const Tensor&, const Window&, Tensor&);
+template void conv2d_grad_input<ConvMethod::winograd>(const Tensor&, const Tensor&, const Window&, Tensor&);
+template void conv2d_grad_weight<ConvMethod::direct>(const Tensor&, const Tensor&, const Window&, Tensor&);
+template void conv2d_grad_weight<ConvMethod::blocked>(const Tensor&, const Tensor&, const Window&, Tensor&);
+template void conv2d_grad_weight<ConvMethod::winograd>(const Tensor&, const Tensor&, const Window&, Tensor&);
+
 // The limit is 16 channels with AVX-512 and 8 with AVX2; one limit for both keeps results alike. With groups
 // the channels of one group are what the kernel sees. Contiguous tensors are safe, but one rule is easier to
 // trust, and a tensor of one channel is both.
-bool backward_weights_is_unsafe(const Tensor& x, const Window& window) {
+bool backward_weights_is_unsafe(std::int64_t in_channels, const Window& window) {
   return window.kernel[0] == 1 && window.kernel[1] == 1 && (window.stride[0] > 1 || window.stride[1] > 1) &&
-         x.size(1) / window.groups < 16;
+         in_channels / window.groups < 16;
 }
 
 }  // namespace brigade::onednn
