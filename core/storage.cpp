@@ -2,6 +2,8 @@
 // core/storage.cpp - ownership of device memory.
 #include "core/storage.h"
 
+#include <utility>
+
 namespace brigade {
 
 Storage::Storage(Device device, std::int64_t bytes) : block_(std::make_shared<Block>()) {
@@ -10,8 +12,17 @@ Storage::Storage(Device device, std::int64_t bytes) : block_(std::make_shared<Bl
   block_->device = device;
 }
 
+Storage::Storage(Device device, std::int64_t bytes, std::shared_ptr<std::byte> memory)
+    : block_(std::make_shared<Block>()) {
+  BRIGADE_CHECK(memory != nullptr, "storage: needs memory; got none");
+  block_->data = memory.get();
+  block_->bytes = bytes;
+  block_->device = device;
+  block_->owner = std::move(memory);
+}
+
 Storage::Block::~Block() {
-  if (data != nullptr && !parent) runtime(device).release(data, bytes);
+  if (data != nullptr && !owner) runtime(device).release(data, bytes);
 }
 
 Storage Storage::slice(std::int64_t offset, std::int64_t bytes) const {
@@ -22,7 +33,7 @@ Storage Storage::slice(std::int64_t offset, std::int64_t bytes) const {
   part.block_->data = data() + offset;
   part.block_->bytes = bytes;
   part.block_->device = device();
-  part.block_->parent = block_;
+  part.block_->owner = block_;
   return part;
 }
 

@@ -19,6 +19,8 @@ class Storage {
  public:
   Storage() = default;
   Storage(Device device, std::int64_t bytes);
+  /// Memory of somebody else's making, which goes when its last user does: `memory` frees it.
+  Storage(Device device, std::int64_t bytes, std::shared_ptr<std::byte> memory);
 
   /// `bytes` starting at `offset` of this range, with a version of its own. Shares memory.
   Storage slice(std::int64_t offset, std::int64_t bytes) const;
@@ -34,6 +36,8 @@ class Storage {
 
   /// True if nobody else holds this range (its memory may be adopted without a copy).
   bool unique() const { return block_.use_count() == 1; }
+  /// unique(), and not a slice of memory that others may reach as a whole or by other slices.
+  bool sole_owner() const { return unique() && !block_->owner; }
   friend bool operator==(const Storage&, const Storage&) = default;
 
  private:
@@ -42,7 +46,7 @@ class Storage {
     std::int64_t bytes = 0;
     Device device;
     std::atomic<std::uint64_t> version{0};
-    std::shared_ptr<Block> parent;  // Set for slices; only blocks without one own their memory.
+    std::shared_ptr<const void> owner;  // Of slices and foreign memory; blocks without one own theirs.
 
     Block() = default;
     ~Block();

@@ -8,7 +8,7 @@
 
 namespace brigade::dist {
 
-std::vector<std::string_view> backend_names() { return {"auto", "threads", "mpi"}; }
+std::vector<std::string_view> backend_names() { return {"auto", "threads", "mpi", "plain_mpi"}; }
 
 std::shared_ptr<Job> join_mpi_job(std::chrono::milliseconds timeout) {
 #if BRIGADE_HAS_MPI

@@ -72,7 +72,8 @@ class Ddp::Impl final : public BackwardObserver {
     make_sync = chosen.make;
     plan = chosen.plan(infos, options.plan);
     check_plan(plan, infos);
-    parameters = std::make_shared<optim::FlatParameters>(trainable, plan.order);
+    parameters = std::make_shared<optim::FlatParameters>(
+        trainable, plan.order, [&](std::int64_t bytes) { return group.allocate_shared(bytes); });
     hook = make_comm_hook(options.hook, *parameters, options.hook_options);
     use_plan();
     if (chosen.plans_by_rule && plan_rule(options.plan.rule).replans)

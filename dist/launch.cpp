@@ -113,6 +113,9 @@ void run_rank(ProcessGroup& group, const std::function<void(ProcessGroup&)>& bod
 void run_threads(const LaunchOptions& options, const std::function<void(ProcessGroup&)>& body) {
   const int size = options.ranks;
   const auto hub = make_hub(size);
+  const auto connect = [&](int rank) {
+    return decorated(options.connect ? options.connect(rank) : make_thread_transport(hub, rank), options);
+  };
   std::mutex mutex;
   std::condition_variable changed;
   int failed_rank = -1, running = size;
@@ -132,8 +135,7 @@ void run_threads(const LaunchOptions& options, const std::function<void(ProcessG
       pthread_setname_np(pthread_self(), str("rank", rank).c_str());
       set_num_threads(std::max(1, available_cores() / size));
       try {
-        ProcessGroup group([&] { return decorated(make_thread_transport(hub, rank), options); },
-                           options.group);
+        ProcessGroup group([&] { return connect(rank); }, options.group);
         run_rank(group, body, [&](const std::exception_ptr& error) { record(rank, error); });
       } catch (...) {
         record(rank, std::current_exception());  // No group: its peers end by their time-out.
@@ -165,9 +167,11 @@ void run_mpi(const LaunchOptions& options, const LaunchEnvironment& environment,
                 environment.size);
   const std::shared_ptr<Job> job = options.job ? options.job : join_mpi_job(options.group.timeout);
   set_num_threads(std::max(1, available_cores() / environment.local_size));
+  const InHost in_host = options.backend == "plain_mpi" ? InHost::mpi : InHost::shared_memory;
   std::exception_ptr failure;
   {
-    ProcessGroup group([&] { return decorated(job->connect(), options); }, options.group, job->stream());
+    ProcessGroup group([&] { return decorated(job->connect(in_host), options); }, options.group,
+                       job->stream());
     run_rank(group, body, [&](std::exception_ptr error) { failure = std::move(error); });
   }
   if (failure) rethrow_from(environment.rank, environment.size, failure);
@@ -197,7 +201,8 @@ void run_ranks(const LaunchOptions& options, const std::function<void(ProcessGro
   // An unknown name is an error before anything starts.
   if (options.algorithm != "auto") static_cast<void>(find_algorithm(options.algorithm));
   const LaunchEnvironment environment = launch_environment();
-  if (options.backend == "mpi" || (options.backend == "auto" && environment.mpi)) {
+  const bool wants_mpi = options.backend == "mpi" || options.backend == "plain_mpi";
+  if (wants_mpi || (options.backend == "auto" && environment.mpi)) {
     run_mpi(options, environment, body);
   } else {
     std::string choices;

@@ -24,6 +24,9 @@ struct LaunchEnvironment {
 };
 LaunchEnvironment launch_environment();
 
+/// How ranks on one host exchange bytes in a job of several processes.
+enum class InHost : std::uint8_t { shared_memory, mpi };
+
 /// This process's place in a job of several processes (MPI). MPI can be started only once in a process:
 /// whoever runs several groups one after another keeps one Job for all of them.
 class Job {
@@ -31,8 +34,8 @@ class Job {
   virtual ~Job() = default;  ///< Never communicates; see finish().
   /// The one thread that talks to the job.
   virtual std::shared_ptr<Stream> stream() const = 0;
-  /// A group of all processes. Collective; runs on stream().
-  virtual std::unique_ptr<Transport> connect() = 0;
+  /// A group of all processes. Collective; runs on stream(). Where ranks cannot share memory, MPI carries everything.
+  virtual std::unique_ptr<Transport> connect(InHost in_host = InHost::shared_memory) = 0;
   /// Ordered end on all processes. Blocks. Throws CommError if a group was aborted before, or when it takes longer than
   /// the job's time-out.
   virtual void finish() = 0;
@@ -43,13 +46,17 @@ class Job {
 std::shared_ptr<Job> join_mpi_job(std::chrono::milliseconds timeout = GroupOptions{}.timeout);
 
 struct LaunchOptions {
-  std::string backend = "auto";    ///< auto: mpi under mpirun, else threads.
+  /// auto: mpi under mpirun, else threads. mpi: shared memory between ranks on one host, MPI between hosts. plain_mpi:
+  /// MPI for everything.
+  std::string backend = "auto";
   int ranks = 1;                   ///< threads backend; under mpirun 1 or the number of processes.
   std::string algorithm = "auto";  ///< Of all_reduce: auto (the backend's own), naive, tree, ring, …
   GroupOptions group = {};
   std::optional<NetworkModel> network = {};  ///< Collectives take at least as long as on this network.
   /// mpi: a job joined already. Without one, run_ranks joins and finishes one.
   std::shared_ptr<Job> job = {};
+  /// threads: makes a rank's transport, on its communication stream. Empty: the backend's own.
+  std::function<std::unique_ptr<Transport>(int rank)> connect = {};
   /// threads: called with the error when a rank has failed and another one has not ended some seconds later. A
   /// thread cannot be ended from outside: a program should say what is wrong and end itself here. Empty: wait for ever.
   std::function<void(const std::string&)> on_stuck = {};

@@ -326,6 +326,18 @@ Work ProcessGroup::recv(Tensor t, int from) {
                  [t = flat(t), from](Transport& transport) mutable { transport.recv(t, from); });
 }
 
+Storage ProcessGroup::allocate_shared(std::int64_t bytes) {
+  BRIGADE_CHECK(bytes >= 0, "allocate_shared: bytes must not be negative; got ", bytes);
+  Storage storage;
+  CallRecord record = next_record("allocate_shared", Tensor(), Reduce::sum, -1);
+  record.dtype = DType::u8;
+  record.count = bytes;
+  numbered(record, "", [&storage, bytes](Transport& transport) {
+    storage = transport.allocate_shared(bytes);
+  }).wait();
+  return storage;
+}
+
 std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) {
   std::vector<std::string> texts;
   run({.operation = "all_gather_text",

@@ -93,6 +93,10 @@ class ProcessGroup {
   [[nodiscard]] Work send(Tensor t, int to);
   [[nodiscard]] Work recv(Tensor t, int from);
 
+  /// Memory for tensors that are reduced again and again, like gradients (see Transport). Ordered and numbered like a
+  /// collective. Blocks.
+  Storage allocate_shared(std::int64_t bytes);
+
   /// Tells the transport, in order with the collectives, that step `step` begins (see Transport::begin_step).
   void begin_step(std::int64_t step);
 

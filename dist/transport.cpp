@@ -57,6 +57,12 @@ std::string describe_arrivals(const std::vector<bool>& arrived, const std::vecto
   return out;
 }
 
+Storage Transport::allocate_shared(std::int64_t bytes) {
+  Storage storage(Device{}, bytes);
+  runtime(Device{}).fill_zero(storage.data(), bytes);
+  return storage;
+}
+
 std::vector<std::string> gather_texts(Transport& transport, const std::string& text) {
   // Sizes first, then the bytes, padded to the longest: collectives move equal amounts.
   const auto length = static_cast<std::int64_t>(text.size());

@@ -87,6 +87,11 @@ class Transport {
   /// on one host); elsewhere it may return at once. So that the wait for a late rank is not taken for time on the wire.
   virtual void meet() {}
 
+  /// Zeroed memory for tensors that are reduced again and again: between ranks that share memory, what lies in it moves
+  /// without a staging copy. Ordinary memory where there is no such thing.
+  /// Collective; the same size on all ranks. It may outlive the transport.
+  virtual Storage allocate_shared(std::int64_t bytes);
+
   /// Step `step` of training begins: a modelled network may change with it. Not collective.
   virtual void begin_step(std::int64_t step) { static_cast<void>(step); }
 

@@ -43,6 +43,7 @@ class AlgorithmTransport final : public Transport {
   void barrier() override { inner_->barrier(); }
   void all_gather_control(const Tensor& t, Tensor& out) override { inner_->all_gather_control(t, out); }
   void meet() override { inner_->meet(); }
+  Storage allocate_shared(std::int64_t bytes) override { return inner_->allocate_shared(bytes); }
   void begin_step(std::int64_t step) override { inner_->begin_step(step); }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
   void report(const Progress& progress) noexcept override { inner_->report(progress); }

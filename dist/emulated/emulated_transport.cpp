@@ -26,6 +26,7 @@ class EmulatedTransport final : public Transport {
   int size() const override { return inner_->size(); }
   std::string_view name() const override { return name_; }
   void meet() override { inner_->meet(); }
+  Storage allocate_shared(std::int64_t bytes) override { return inner_->allocate_shared(bytes); }
   void begin_step(std::int64_t step) override { step_ = step; }
 
   // Between two ranks each side's link is busy for the time of the message.

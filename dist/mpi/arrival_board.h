@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "dist/launch.h"
+#include "dist/shm/handover.h"
 
 namespace brigade::dist {
 
@@ -46,10 +48,11 @@ class ArrivalBoard {
 
  private:
   struct Slot;
-  ArrivalBoard(const LaunchEnvironment& self, int memory, int listening);
+  ArrivalBoard(const LaunchEnvironment& self, Descriptor memory, std::optional<Handover> handover);
 
   LaunchEnvironment self_;
-  int memory_, listening_;  // File descriptors; -1: closed.
+  Descriptor memory_;
+  std::optional<Handover> handover_;  // Of the rank that made the memory, until it stops serving.
   Slot* slots_ = nullptr;
 };
 

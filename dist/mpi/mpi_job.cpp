@@ -9,7 +9,10 @@
 #include <cstdlib>
 
 #include "dist/mpi/mpi_calls.h"
+#include "dist/mpi/mpi_hosts.h"
 #include "dist/mpi/mpi_transport.h"
+#include "dist/shm/shm_transport.h"
+#include "dist/shm/two_level_transport.h"
 
 namespace brigade::dist {
 namespace {
@@ -76,8 +79,31 @@ void MpiJob::await_call(const char* call, ArrivalBoard::Place place) {
 }
 
 std::unique_ptr<Transport> MpiJob::connect(std::int64_t max_chunk_bytes) {
-  return make_mpi_transport(
-      {.broken = broken_, .board = board_, .group = ++groups_, .max_chunk_bytes = max_chunk_bytes});
+  return make_mpi_transport({.broken = broken_,
+                             .board = board_,
+                             .group = ++groups_,
+                             .max_chunk_bytes = max_chunk_bytes,
+                             .one_host = hosts().count() == 1});
+}
+
+std::unique_ptr<Transport> MpiJob::connect(InHost in_host) {
+  const std::shared_ptr<HostMemory> memory =
+      in_host == InHost::shared_memory && hosts().any_shared() ? hosts().share_memory() : nullptr;
+  if (!memory) return connect(kMaxChunkBytes);
+  auto here =
+      make_shm_transport(memory, hosts().rank_here(),
+                         {.name = "mpi + shared memory", .on_abort = [broken = broken_] { *broken = true; }});
+  if (hosts().count() == 1) return here;
+  TwoLevels levels{.here = std::move(here), .all = connect(kMaxChunkBytes)};
+  if (hosts().across() != MPI_COMM_NULL)
+    levels.across =
+        make_mpi_transport({.broken = broken_, .max_chunk_bytes = kMaxChunkBytes, .ranks = hosts().across()});
+  return make_two_level_transport(std::move(levels));
+}
+
+const MpiHosts& MpiJob::hosts() {
+  if (!hosts_) hosts_ = std::make_unique<MpiHosts>();
+  return *hosts_;
 }
 
 void MpiJob::finish() {

@@ -12,6 +12,8 @@
 
 namespace brigade::dist {
 
+class MpiHosts;
+
 /// MPI in one process. All MPI calls, MPI_Init and MPI_Finalize included, happen on stream()
 /// (MPI_THREAD_FUNNELED): OpenMPI 4.1 makes progress only inside calls, and its collectives are
 /// not safe from several threads.
@@ -30,14 +32,16 @@ class MpiJob final : public Job {
   ~MpiJob() override;
 
   std::shared_ptr<Stream> stream() const override { return stream_; }
-  std::unique_ptr<Transport> connect() override { return connect(kMaxChunkBytes); }
-  /// Messages go in pieces of at most `max_chunk_bytes`. Tests set it small.
+  /// Shared memory if all ranks are on one host; two levels if some hosts have several ranks; MPI alone else.
+  std::unique_ptr<Transport> connect(InHost in_host) override;
+  /// MPI alone. Messages go in pieces of at most `max_chunk_bytes`. Tests set it small.
   std::unique_ptr<Transport> connect(std::int64_t max_chunk_bytes);
   void finish() override;
 
  private:
   void await_call(const char* call, ArrivalBoard::Place place);
   void leave_behind();
+  const MpiHosts& hosts();
 
   // Counts in MPI are int. Pieces of 1 GiB also keep the bytes of a piece below INT_MAX, because libraries
   // multiply count and element size in int (open-mpi/ompi#10095).
@@ -49,6 +53,7 @@ class MpiJob final : public Job {
   std::shared_ptr<Stream> stream_;
   // Shared with transports.
   std::shared_ptr<std::atomic<bool>> broken_ = std::make_shared<std::atomic<bool>>(false);
+  std::unique_ptr<MpiHosts> hosts_;  // Set by the first connect().
   std::uint64_t groups_ = 0;
   bool finished_ = false;
 };

@@ -38,17 +38,10 @@ class MpiTransport final : public Transport {
       : options_(std::move(options)), place_(ArrivalBoard::place(options_.group, 0)) {
     begin_call();
     // A communicator of our own: messages of other groups and libraries cannot be taken for ours.
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(options_.ranks, &comm_), "MPI_Comm_dup");
     check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
-    MPI_Comm here = MPI_COMM_NULL;
-    int here_size = 0;
-    check_mpi(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &here),
-              "MPI_Comm_split_type");
-    check_mpi(MPI_Comm_size(here, &here_size), "MPI_Comm_size");
-    check_mpi(MPI_Comm_free(&here), "MPI_Comm_free");
-    one_host_ = here_size == size_;
   }
 
   int rank() const override { return rank_; }
@@ -70,7 +63,7 @@ class MpiTransport final : public Transport {
 
   void all_reduce(Tensor& t, Reduce op) override {
     begin_call();
-    if (!one_host_) {
+    if (!options_.one_host) {
       const bool long_enough = t.bytes() >= kRingBytes;
       dist::all_reduce(long_enough ? ring_all_reduce : halving_doubling_all_reduce, *this, t, op);
       return;
@@ -165,7 +158,7 @@ class MpiTransport final : public Transport {
 
   // Between hosts it would cost a trip over the wire, and their waits sleep anyway.
   void meet() override {
-    if (one_host_)
+    if (options_.one_host)
       barrier();
     else
       begin_call();
@@ -223,7 +216,7 @@ class MpiTransport final : public Transport {
   // parameters but for the request.
   template <class Blocking, class NonBlocking, class... Parameters>
   void run(const char* name, Blocking blocking, NonBlocking non_blocking, Parameters... parameters) const {
-    if (one_host_) {
+    if (options_.one_host) {
       check_mpi(blocking(parameters...), name);
       return;
     }
@@ -252,7 +245,7 @@ class MpiTransport final : public Transport {
     }
     if (sent != nullptr) {
       mine = header_of(*sent);
-      const auto send_header = one_host_ ? MPI_Issend : MPI_Isend;
+      const auto send_header = options_.one_host ? MPI_Issend : MPI_Isend;
       check_mpi(send_header(&mine, sizeof mine, MPI_BYTE, to, kHeaderTag, comm_, added(headers)),
                 "MPI_Isend");
       bytes_in_pieces(*sent, [&](std::byte* at, int n) {
@@ -263,7 +256,7 @@ class MpiTransport final : public Transport {
     wait_asleep(headers, "MPI_Irecv, MPI_Isend");
     // After a misfit the data are left as they are: the group ends, and nothing moves outside of MPI's calls.
     if (received != nullptr) check_header(theirs, *received, from);
-    if (one_host_)
+    if (options_.one_host)
       check_mpi(MPI_Waitall(as_int(std::ssize(data)), data.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
     else
       wait_asleep(data, "MPI_Irecv, MPI_Isend");
@@ -324,7 +317,6 @@ class MpiTransport final : public Transport {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   MpiOps ops_;
-  bool one_host_ = false;
   MpiTransportOptions options_;
   std::atomic<ArrivalBoard::Place> place_;  // Of the call that runs. Read by arrivals(), from other threads.
   std::atomic<int> waits_for_ = -1;         // The peer of the exchange that runs.

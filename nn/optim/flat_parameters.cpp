@@ -51,7 +51,8 @@ Storage zeroed(Device device, std::int64_t bytes) {
 
 }  // namespace
 
-FlatParameters::FlatParameters(std::vector<nn::NamedParameter> parameters, std::vector<int> order) {
+FlatParameters::FlatParameters(std::vector<nn::NamedParameter> parameters, std::vector<int> order,
+                               const MakeMemory& gradient_memory) {
   check_parameters(parameters);
   for (const int index : flat_order(parameters, std::move(order))) {
     nn::NamedParameter& parameter = parameters[static_cast<std::size_t>(index)];
@@ -63,7 +64,7 @@ FlatParameters::FlatParameters(std::vector<nn::NamedParameter> parameters, std::
 
   const Device device = at(0).variable.value().device();
   values_ = zeroed(device, total_bytes_);  // Zeroed for the gaps, which take part in updates and norms.
-  gradients_ = zeroed(device, total_bytes_);
+  gradients_ = gradient_memory ? gradient_memory(total_bytes_) : zeroed(device, total_bytes_);
   for (Entry& entry : entries_) {
     Variable& variable = entry.parameter.variable;
     const auto view = [&](const Storage& memory) {

@@ -9,6 +9,8 @@
 // Read before: nn/module.h. Read next: nn/optim/optimizer.h, dist/bucket_plan.h.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "nn/module.h"
@@ -30,8 +32,11 @@ class FlatParameters {
   /// Moves values into flat memory and binds gradients. Frozen parameters (requires_grad false)
   /// are left alone and have no position. `order` lists indices into `parameters` (all trainable
   /// ones, each once); empty: the reverse. Throws Error on duplicates, non-floating dtypes or an
-  /// order that is not a permutation.
-  explicit FlatParameters(std::vector<nn::NamedParameter> parameters, std::vector<int> order = {});
+  /// order that is not a permutation. `gradient_memory`, if given, makes the gradients' memory, zeroed: ranks that
+  /// share memory want it there.
+  using MakeMemory = std::function<Storage(std::int64_t bytes)>;
+  explicit FlatParameters(std::vector<nn::NamedParameter> parameters, std::vector<int> order = {},
+                          const MakeMemory& gradient_memory = {});
 
   int count() const { return static_cast<int>(entries_.size()); }
   Range all() const { return {0, count()}; }

@@ -70,7 +70,7 @@ TEST_CASE("MPI starts once: several groups share one job", "[dist][mpi][ranks]")
   if (!under_mpi()) return;
   for (int i = 0; i < 3; ++i)
     for_each_world([&](ProcessGroup& group) {
-      require(group.backend() == "mpi", "backend");
+      require(group.backend().starts_with("mpi"), "backend");
       group.barrier(str("group ", i)).wait();
     });
   REQUIRE_THROWS_WITH(join_mpi_job(), ContainsSubstring("MPI allows once"));

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <thread>
 
+#include "dist/shm/shm_transport.h"
 #include "tests/support/tensors.h"
 #include "tests/support/test.h"
 
@@ -154,8 +155,10 @@ void for_each_world(const std::function<void(dist::ProcessGroup&)>& body, const 
                              .algorithm = options.algorithm,
                              .group = options.group,
                              .network = options.network};
+  const char* const chosen = std::getenv("BRIGADE_TEST_BACKEND");
+  const std::string backend = chosen != nullptr ? chosen : under_mpi() ? "mpi" : "threads";
   if (under_mpi()) {
-    launch.backend = "mpi";
+    launch.backend = backend;
     launch.ranks = dist::launch_environment().size;
     launch.job = mpi_job();
     run_world(launch, body);
@@ -163,6 +166,10 @@ void for_each_world(const std::function<void(dist::ProcessGroup&)>& body, const 
   }
   for (const int size : options.sizes) {
     launch.ranks = size;
+    if (backend == "shared_memory")
+      launch.connect = [memory = dist::HostMemory::make(size)](int rank) {
+        return dist::make_shm_transport(memory, rank);
+      };
     run_world(launch, body);
   }
 }

@@ -23,6 +23,9 @@ struct WorldOptions {
 /// body threw. Catch's own macros may not be used in `body` (they are not thread-safe): throw, by require()
 /// or otherwise. A world that takes over a minute is ended with a message that names the ranks still running.
 ///
+/// The environment's BRIGADE_TEST_BACKEND chooses another transport for the same cases: shared_memory without mpiexec
+/// (ranks are threads, and meet in shared memory as processes would), plain_mpi with it.
+///
 /// Under mpiexec MPI starts at the first call and ends with the test run; only rank 0 prints, or who failed.
 /// A body must not leave the group aborted there: MPI cannot go on after that, and all later cases fail.
 void for_each_world(const std::function<void(dist::ProcessGroup&)>& body, const WorldOptions& options = {});
