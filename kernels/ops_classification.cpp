@@ -76,7 +76,7 @@ Tensor log_softmax_grad(const Tensor& dy, const Tensor& y) {
 
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
                            std::int64_t ignore_index) {
-  const Span span("cross_entropy");
+  const Span span("cross_entropy", [&] { return SpanDetails{{"x", logits.shape()}}; });
   check_labels(logits, labels, smoothing, ignore_index);
   // 16-bit logits get an f32 loss and f32 log-probabilities: their differences
   // are what the gradient is made of.
@@ -91,7 +91,7 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& labels, double sm
 
 Tensor cross_entropy_grad(double dloss, const CrossEntropy& forward, const Tensor& labels, double smoothing,
                           std::int64_t ignore_index, DType dtype) {
-  const Span span("cross_entropy_grad");
+  const Span span("cross_entropy_grad", [&] { return SpanDetails{{"x", forward.log_probs.shape()}}; });
   check_labels(forward.log_probs, labels, smoothing, ignore_index);
   BRIGADE_CHECK(is_floating(dtype), "cross_entropy_grad: needs a floating dtype; got ", dtype);
   Tensor dlogits = Tensor::empty(forward.log_probs.shape(), dtype, forward.log_probs.device());

@@ -109,7 +109,7 @@ std::string_view name(Binary op) {
 }
 
 Tensor unary(Unary op, const Tensor& x) {
-  const Span span(name(op));
+  const Span span(name(op), [&] { return SpanDetails{{"x", x.shape()}}; });
   check_defined(name(op), x);
   const bool any_dtype = op == Unary::logical_not;
   const bool any_number = op == Unary::neg || op == Unary::abs || op == Unary::relu;
@@ -122,7 +122,7 @@ Tensor unary(Unary op, const Tensor& x) {
 }
 
 Tensor binary(Binary op, const Tensor& a, const Tensor& b) {
-  const Span span(name(op));
+  const Span span(name(op), [&] { return SpanDetails{{"a", a.shape()}, {"b", b.shape()}}; });
   check_same_kind(name(op), a, b);
   check_dtype(op, a);
   const Shape shape = broadcast_shapes(name(op), a.shape(), b.shape());

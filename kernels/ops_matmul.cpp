@@ -62,7 +62,9 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
 }
 
 Tensor linear_grad_input(const Tensor& dy, const Tensor& w) {
-  const Span span("linear_grad_input");
+  const Span span("linear_grad_input", [&] {
+    return SpanDetails{{"dy", dy.shape()}, {"weight", w.shape()}};
+  });
   check_weight("linear_grad_input", dy, w, 0);
   const Tensor rows = as_rows(dy);
   Tensor dx = Tensor::empty({rows.size(0), w.size(1)}, dy.dtype(), dy.device());
@@ -71,7 +73,7 @@ Tensor linear_grad_input(const Tensor& dy, const Tensor& w) {
 }
 
 void linear_grad_weight(const Tensor& dy, const Tensor& x, Tensor& dw) {
-  const Span span("linear_grad_weight");
+  const Span span("linear_grad_weight", [&] { return SpanDetails{{"dy", dy.shape()}, {"x", x.shape()}}; });
   check_same_kind("linear_grad_weight", dy, x);
   check_floating("linear_grad_weight", x);
   BRIGADE_CHECK(dy.dims() >= 1 && x.dims() >= 1, "linear_grad_weight: needs dy [.., O] and x [.., I]; got ",

@@ -53,12 +53,17 @@ Shape conv_out(const Shape& x, const Shape& w, const Window& window) {
   return {x[0], w[0], window.out_size(0, x[2]), window.out_size(1, x[3])};
 }
 
-// For Span: what is convolved with what; `window` as [strides, paddings, dilations, groups].
-SpanDetails conv_details(const Shape& x, const Shape& w, const Window& k) {
-  return {{"x", x},
-          {"weight", w},
-          {"window",
-           {k.stride[0], k.stride[1], k.padding[0], k.padding[1], k.dilation[0], k.dilation[1], k.groups}}};
+// For Span: [strides, paddings, dilations, groups].
+Dims numbers(const Window& k) {
+  return {k.stride[0], k.stride[1], k.padding[0], k.padding[1], k.dilation[0], k.dilation[1], k.groups};
+}
+
+SpanDetails conv_details(const Shape& x, const Shape& w, const Window& window) {
+  return {{"x", x}, {"weight", w}, {"window", numbers(window)}};
+}
+
+SpanDetails pool_details(const Shape& x, const Window& window) {
+  return {{"x", x}, {"kernel", {window.kernel[0], window.kernel[1]}}, {"window", numbers(window)}};
 }
 
 void check_shape(std::string_view op, const Tensor& dy, const Shape& expected) {
@@ -106,7 +111,7 @@ void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window,
 }
 
 MaxPooled max_pool2d(const Tensor& x, const Window& window) {
-  const Span span("max_pool2d");
+  const Span span("max_pool2d", [&] { return pool_details(x.shape(), window); });
   check_image("max_pool2d", x);
   check_pool("max_pool2d", window, x.shape());
   const Shape shape = pooled(x.shape(), window);
@@ -129,7 +134,7 @@ Tensor max_pool2d_grad(const Tensor& dy, const Tensor& index, const Shape& x_sha
 }
 
 Tensor avg_pool2d(const Tensor& x, const Window& window) {
-  const Span span("avg_pool2d");
+  const Span span("avg_pool2d", [&] { return pool_details(x.shape(), window); });
   check_image("avg_pool2d", x);
   check_pool("avg_pool2d", window, x.shape());
   Tensor out = Tensor::empty(pooled(x.shape(), window), x.dtype(), x.device(), x.memory_format());
@@ -138,7 +143,7 @@ Tensor avg_pool2d(const Tensor& x, const Window& window) {
 }
 
 Tensor avg_pool2d_grad(const Tensor& dy, const Window& window, const Shape& x_shape) {
-  const Span span("avg_pool2d_grad");
+  const Span span("avg_pool2d_grad", [&] { return pool_details(x_shape, window); });
   check_image("avg_pool2d_grad", dy);
   BRIGADE_CHECK(x_shape.size() == 4, "avg_pool2d_grad: x is [N, C, H, W]; got ", x_shape);
   check_pool("avg_pool2d_grad", window, x_shape);
@@ -149,7 +154,9 @@ Tensor avg_pool2d_grad(const Tensor& dy, const Window& window, const Shape& x_sh
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, std::int64_t out_h, std::int64_t out_w) {
-  const Span span("adaptive_avg_pool2d");
+  const Span span("adaptive_avg_pool2d", [&] {
+    return SpanDetails{{"x", x.shape()}, {"out", {out_h, out_w}}};
+  });
   check_image("adaptive_avg_pool2d", x);
   BRIGADE_CHECK(out_h >= 1 && out_w >= 1 && x.size(2) >= 1 && x.size(3) >= 1,
                 "adaptive_avg_pool2d: sizes are at least 1; got x ", x.shape(), " to ", out_h, " x ", out_w);
@@ -159,7 +166,9 @@ Tensor adaptive_avg_pool2d(const Tensor& x, std::int64_t out_h, std::int64_t out
 }
 
 Tensor adaptive_avg_pool2d_grad(const Tensor& dy, const Shape& x_shape) {
-  const Span span("adaptive_avg_pool2d_grad");
+  const Span span("adaptive_avg_pool2d_grad", [&] {
+    return SpanDetails{{"dy", dy.shape()}, {"x", x_shape}};
+  });
   check_image("adaptive_avg_pool2d_grad", dy);
   BRIGADE_CHECK(x_shape.size() == 4 && x_shape[0] == dy.size(0) && x_shape[1] == dy.size(1),
                 "adaptive_avg_pool2d_grad: dy and x must agree on N and C; got ", dy.shape(), " and ",

@@ -3,12 +3,11 @@
 // (or on normal numbers), as one bucket. Read before: dist/comm_hook.h.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 
+#include "apps/bench/report.h"
 #include "apps/bench/subject.h"
-#include "apps/common/run_main.h"
 #include "autograd/engine.h"
 #include "autograd/ops/loss.h"
 #include "core/parallel.h"
@@ -144,10 +143,5 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 30));
   app.add_option("--net", o.net, "Model a network, like 1gbit,50us");
   app.add_option("--hooks", o.hooks, "Which, like none,topk:0.001")->delimiter(',')->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return apps::run_main([&] { apps::run(o); });
+  return apps::run_bench(app, argc, argv, [&] { apps::run(o); });
 }

@@ -4,12 +4,11 @@
 // time over bucket size and what it recommends. Read before: dist/ddp.h. Read next: dist/planner.h.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 
+#include "apps/bench/report.h"
 #include "apps/bench/subject.h"
-#include "apps/common/run_main.h"
 #include "autograd/engine.h"
 #include "core/parallel.h"
 #include "dist/ddp.h"
@@ -246,10 +245,5 @@ int main(int argc, char** argv) {
   app.add_option("--hooks", o.hooks, "Compare these comm hooks too, like bf16,powersgd:2")->delimiter(',');
   app.add_flag("!--no-strategies", o.strategies,
                "Leave out the strategies: only what --orders or --hooks name, and auto");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return apps::run_main([&] { apps::run(o); });
+  return apps::run_bench(app, argc, argv, [&] { apps::run(o); });
 }

@@ -2,8 +2,6 @@
 // apps/bench/subject.cpp - see the header.
 #include "apps/bench/subject.h"
 
-#include <algorithm>
-
 #include "autograd/ops/loss.h"
 #include "core/rng.h"
 #include "data/loader.h"
@@ -52,11 +50,6 @@ Subject make_classifier(const SubjectOptions& options) {
 Subject make_subject(const SubjectOptions& options) {
   default_generator() = {.seed = 1};
   return options.model == "gpt" ? make_gpt(options) : make_classifier(options);
-}
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
 }  // namespace brigade::apps

@@ -26,7 +26,4 @@ struct Subject {
 /// gpt: 6 layers of width 256, 4 heads, about 5 M parameters.
 Subject make_subject(const SubjectOptions& options);
 
-/// Value at share q of the sorted values, 0.5 for the median. Not empty.
-double quantile(std::vector<double> values, double q);
-
 }  // namespace brigade::apps

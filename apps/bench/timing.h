@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// apps/bench/timing.h - what benchmarks measure with: repeated calls, medians and spread, memory, and the load that
+// others put on the machine meanwhile. Read next: apps/bench/report.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace brigade::apps {
+
+/// Value at share q of the sorted values, 0.5 for the median. Not empty.
+double quantile(std::vector<double> values, double q);
+
+/// Median, and the range in which nine of ten values lie.
+struct Spread {
+  double p5 = 0, p50 = 0, p95 = 0;
+};
+/// All zero without values.
+Spread spread(const std::vector<double>& values);
+
+struct RepeatOptions {
+  int warmup = 2;       ///< Calls that are not counted.
+  int min_calls = 5;    ///< At least so many …
+  double min_ms = 100;  ///< … and for at least so long, …
+  int max_calls = 1000;
+};
+/// Milliseconds of each counted call.
+std::vector<double> repeat_ms(const std::function<void()>& call, const RepeatOptions& options = {});
+
+/// Processor time of this process, all threads, in seconds.
+double own_cpu_seconds();
+
+/// Watches how busy others keep the cores: a busy neighbour makes two threads slower than one.
+class LoadMeter {
+ public:
+  LoadMeter();
+  /// Cores that all others together kept busy on average since construction (what a hypervisor took included), given
+  /// `own` seconds of processor time of what is measured (all its processes). Negative: /proc/stat is not there.
+  double foreign_cores(double own) const;
+  double foreign_cores() const { return foreign_cores(own_cpu_seconds() - own_); }
+  double own() const { return own_cpu_seconds() - own_; }  ///< Seconds since construction.
+
+ private:
+  double busy_, wall_, own_;
+};
+
+/// Seconds since this process was started by the system, to 10 ms.
+double seconds_since_start();
+
+/// Largest resident memory of this process in bytes since its start or the last reset; -1 if the system does not tell.
+std::int64_t peak_resident_bytes();
+/// Forgets the peak, where the system allows it.
+void reset_peak_resident();
+
+}  // namespace brigade::apps
