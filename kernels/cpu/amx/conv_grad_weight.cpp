@@ -23,45 +23,60 @@ constexpr int kStride = 64;
 template <int parts>
 struct GradWeight {
   const Geometry& g;
-  const Packed &dy, &x;
+  Reach reach;
   std::int64_t out_blocks, in_blocks;
+  Tensor sums;  // [units, positions, kSums]; a unit is a block of outputs by a block of inputs.
 
-  // Adds positions [begin, end) of (image block, output pixel) to the sums of one block of dw at one kernel position.
-  void add(std::int64_t out_block, std::int64_t in_block, std::int64_t position, std::int64_t begin,
-           std::int64_t end, float* sums) const {
+  explicit GradWeight(const Geometry& geometry)
+      : g(geometry),
+        reach(g.reach_of_outputs()),
+        out_blocks(blocks(g.out_channels)),
+        in_blocks(blocks(g.in_channels)),
+        sums(Tensor::empty({out_blocks * in_blocks, g.positions, kSums})) {}
+
+  // One group of images.
+  struct Group {
+    const Packed &dy, &x;
+    std::int64_t length;  // Of the pairs (image block, output pixel).
+    bool is_first, is_last;
+  };
+
+  // Adds pairs [begin, end) to the sums of one unit at one kernel position.
+  void add(const Group& group, std::int64_t unit, std::int64_t position, std::int64_t begin, std::int64_t end,
+           float* sums_at) const {
     constexpr LeftTiles kLeft{.second = kTileValues, .row_bytes = 64, .part = kBlockValues};
-    if (begin == 0) {
+    if (begin == 0 && group.is_first) {
       zero_sums();
     } else {
-      _tile_loadd(0, sums, kStride);
-      _tile_loadd(1, sums + kSums / 4, kStride);
-      _tile_loadd(2, sums + kSums / 2, kStride);
-      _tile_loadd(3, sums + kSums / 4 * 3, kStride);
+      _tile_loadd(0, sums_at, kStride);
+      _tile_loadd(1, sums_at + kSums / 4, kStride);
+      _tile_loadd(2, sums_at + kSums / 2, kStride);
+      _tile_loadd(3, sums_at + kSums / 4 * 3, kStride);
     }
-    const std::int32_t* sources = g.from_out.of(position);
+    const std::int32_t* sources = reach.of(position);
     std::int64_t image_block = begin / g.out_pixels, p = begin % g.out_pixels;
     for (std::int64_t i = begin; i < end; ++i) {
       if (sources[p] >= 0)
-        multiply<parts, true>(dy.at(image_block, p, out_block), kLeft,
-                              x.at(image_block, sources[p], in_block));
+        multiply<parts, true>(group.dy.at(image_block, p, unit / in_blocks), kLeft,
+                              group.x.at(image_block, sources[p], unit % in_blocks));
       if (++p == g.out_pixels) {
         p = 0;
         ++image_block;
       }
     }
-    _tile_stored(0, sums, kStride);
-    _tile_stored(1, sums + kSums / 4, kStride);
-    _tile_stored(2, sums + kSums / 2, kStride);
-    _tile_stored(3, sums + kSums / 4 * 3, kStride);
+    _tile_stored(0, sums_at, kStride);
+    _tile_stored(1, sums_at + kSums / 4, kStride);
+    _tile_stored(2, sums_at + kSums / 2, kStride);
+    _tile_stored(3, sums_at + kSums / 4 * 3, kStride);
   }
 
-  // The sums of a block at all positions -> dw [O, I, positions].
-  void write(const float* sums, std::int64_t out_block, std::int64_t in_block, float* dw) const {
-    const std::int64_t o = out_block * kBlock, c = in_block * kBlock;
+  // The sums of a unit -> dw [O, I, positions].
+  void write(const float* sums_at, std::int64_t unit, float* dw) const {
+    const std::int64_t o = unit / in_blocks * kBlock, c = unit % in_blocks * kBlock;
     const std::int64_t rows = std::min(kBlock, g.out_channels - o),
                        width = std::min(kBlock, g.in_channels - c);
     const auto row_of = [&](std::int64_t k, std::int64_t r, std::int64_t half) {
-      return sums + k * kSums + (r / 16 * 2 + half) * (kSums / 4) + r % 16 * 16;
+      return sums_at + k * kSums + (r / 16 * 2 + half) * (kSums / 4) + r % 16 * 16;
     };
     for (std::int64_t r = 0; r < rows; ++r) {
       float* to = dw + ((o + r) * g.in_channels + c) * g.positions;
@@ -78,35 +93,44 @@ struct GradWeight {
     }
   }
 
-  // A unit is a block of outputs by a block of inputs. A band of pixels stays in the second-level cache while the
-  // units pass by; it is longer where the sums, which pass by as well, are many.
-  void run(float* dw) const {
-    const std::int64_t units = out_blocks * in_blocks, length = blocks(g.images) * g.out_pixels;
-    const std::int64_t cache_bytes = std::max<std::int64_t>(1 << 20, units * g.positions * kSums * 2);
-    const std::int64_t pixel_bytes = out_blocks * dy.block_bytes() + in_blocks * x.block_bytes();
+  // A band of pixels stays in the second-level cache while the units pass by; it is longer where the sums, which pass
+  // by as well, are many.
+  void run(const Group& group, float* dw) const {
+    const std::int64_t units = out_blocks * in_blocks;
+    const std::int64_t cache_bytes = std::max<std::int64_t>(1 << 20, sums.bytes() / 2);
+    const std::int64_t pixel_bytes = out_blocks * group.dy.block_bytes() + in_blocks * group.x.block_bytes();
     const std::int64_t band = std::max<std::int64_t>(cache_bytes / pixel_bytes, 1);
-    Tensor sums = Tensor::empty({units, g.positions * kSums});
     parallel_for(units, 1, [&](std::int64_t first, std::int64_t last) {
       const TileScope tiles;
-      for (std::int64_t begin = 0; begin < length; begin += band)
+      for (std::int64_t begin = 0; begin < group.length; begin += band)
         for (std::int64_t unit = first; unit < last; ++unit) {
-          const std::int64_t o = unit / in_blocks, c = unit % in_blocks, end = std::min(begin + band, length);
+          const std::int64_t end = std::min(begin + band, group.length);
           float* at = sums.data<float>() + unit * g.positions * kSums;
-          for (std::int64_t k = 0; k < g.positions; ++k) add(o, c, k, begin, end, at + k * kSums);
-          if (end == length) write(at, o, c, dw);
+          for (std::int64_t k = 0; k < g.positions; ++k) add(group, unit, k, begin, end, at + k * kSums);
+          if (end == group.length && group.is_last) write(at, unit, dw);
         }
     });
   }
 };
 
+// Images in groups whose packed form stays in the cache shared by cores. The size of a group does not depend on the
+// number of threads: nor does the order of additions.
 template <class T>
 void grad_weight(const Tensor& dy, const Tensor& x, const Geometry& g, Tensor& dw) {
-  const Packed packed_dy =
-      pack_images<Form::first_by_value>(dy.data<T>(), g.images, g.out_pixels, g.out_channels);
-  const Packed packed_x =
-      pack_images<Form::second_by_value>(x.data<T>(), g.images, g.in_pixels, g.in_channels);
-  GradWeight<kParts<T>>{g, packed_dy, packed_x, blocks(g.out_channels), blocks(g.in_channels)}.run(
-      dw.data<float>());
+  constexpr std::int64_t kCacheBytes = 8 << 20;
+  const GradWeight<kParts<T>> work(g);
+  const std::int64_t block_bytes =
+      (g.out_pixels * work.out_blocks + g.in_pixels * work.in_blocks) * kParts<T> * 2 * kTileBytes;
+  const std::int64_t size = std::max<std::int64_t>(kCacheBytes / block_bytes, 1) * kBlock;
+  for (std::int64_t first = 0; first < g.images; first += size) {
+    const std::int64_t images = std::min(size, g.images - first);
+    const Packed packed_dy = pack_images<Form::first_by_value>(
+        dy.data<T>() + first * g.out_pixels * g.out_channels, images, g.out_pixels, g.out_channels);
+    const Packed packed_x = pack_images<Form::second_by_value>(
+        x.data<T>() + first * g.in_pixels * g.in_channels, images, g.in_pixels, g.in_channels);
+    work.run({packed_dy, packed_x, blocks(images) * g.out_pixels, first == 0, first + images == g.images},
+             dw.data<float>());
+  }
 }
 
 }  // namespace

@@ -18,11 +18,13 @@ namespace {
 
 template <class T>
 struct Convolution {
-  const Packed &source, &weights;
+  const Packed& weights;
   const Reach& reach;
-  std::int64_t images, positions, target_pixels, target_channels;
-  const float* bias;  // [target_channels] or null.
-  T* out;             // [images, target_pixels, target_channels]
+  std::int64_t positions, target_pixels, target_channels;
+  const float* bias;               // [target_channels] or null.
+  T* out;                          // [images, target_pixels, target_channels]
+  std::int64_t images = 0;         // Of a group.
+  const Packed* source = nullptr;  // Of a group.
 
   template <bool two>
   void sum_of_products(std::int64_t image_block, std::int64_t pixel, std::int64_t channel_block) const {
@@ -31,9 +33,9 @@ struct Convolution {
     for (std::int64_t k = 0; k < positions; ++k) {
       const std::int32_t from = reach.of(k)[pixel];
       if (from < 0) continue;
-      const bf16 *a = source.at(image_block, from), *b = weights.at(channel_block, k);
-      for (std::int64_t d = 0; d < source.last_size(); ++d)
-        multiply<kParts<T>, two>(a + d * source.block_values(), kLeft, b + d * source.block_values());
+      const bf16 *a = source->at(image_block, from), *b = weights.at(channel_block, k);
+      for (std::int64_t d = 0; d < source->last_size(); ++d)
+        multiply<kParts<T>, two>(a + d * source->block_values(), kLeft, b + d * source->block_values());
     }
   }
 
@@ -55,7 +57,7 @@ struct Convolution {
   void run() const {
     constexpr std::int64_t kCacheBytes = 512 * 1024;
     const std::int64_t image_blocks = blocks(images), channel_blocks = blocks(target_channels);
-    const std::int64_t pixel_bytes = source.last_size() * source.block_bytes();
+    const std::int64_t pixel_bytes = source->last_size() * source->block_bytes();
     const std::int64_t share = (image_blocks * target_pixels + num_threads() - 1) / num_threads();
     const std::int64_t length =
         std::clamp<std::int64_t>(std::min(kCacheBytes / pixel_bytes, share), 1, target_pixels);
@@ -76,23 +78,51 @@ struct Convolution {
   }
 };
 
+// Images in groups whose packed form stays in the cache shared by cores, a block for every thread at least.
+template <class T>
+void convolve(const T* source, std::int64_t source_pixels, std::int64_t source_channels, Convolution<T> c,
+              const Geometry& g) {
+  constexpr std::int64_t kCacheBytes = 8 << 20;
+  const std::int64_t block_bytes = source_pixels * blocks(source_channels) * kParts<T> * 2 * kTileBytes;
+  const std::int64_t group = std::max<std::int64_t>(kCacheBytes / block_bytes, num_threads()) * kBlock;
+  for (std::int64_t first = 0; first < g.images; first += group) {
+    c.images = std::min(group, g.images - first);
+    const Packed packed = pack_images<Form::first_by_row>(source + first * source_pixels * source_channels,
+                                                          c.images, source_pixels, source_channels);
+    c.source = &packed;
+    c.run();
+    c.out += c.images * c.target_pixels * c.target_channels;
+  }
+}
+
 template <class T>
 void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Geometry& g, Tensor& out) {
-  const Packed source = pack_images<Form::first_by_row>(x.data<T>(), g.images, g.in_pixels, g.in_channels);
   const Packed weights = pack_weights<kParts<T>>(w, Target::outputs);
-  const float* shift = bias.defined() ? bias.data<float>() : nullptr;
-  Convolution<T>{source,       weights,        g.from_out, g.images,     g.positions,
-                 g.out_pixels, g.out_channels, shift,      out.data<T>()}
-      .run();
+  const Reach reach = g.reach_of_outputs();
+  convolve(x.data<T>(), g.in_pixels, g.in_channels,
+           Convolution<T>{.weights = weights,
+                          .reach = reach,
+                          .positions = g.positions,
+                          .target_pixels = g.out_pixels,
+                          .target_channels = g.out_channels,
+                          .bias = bias.defined() ? bias.data<float>() : nullptr,
+                          .out = out.data<T>()},
+           g);
 }
 
 template <class T>
 void grad_input(const Tensor& dy, const Tensor& w, const Geometry& g, Tensor& dx) {
-  const Packed source = pack_images<Form::first_by_row>(dy.data<T>(), g.images, g.out_pixels, g.out_channels);
   const Packed weights = pack_weights<kParts<T>>(w, Target::inputs);
-  Convolution<T>{source,      weights,       g.from_in, g.images,    g.positions,
-                 g.in_pixels, g.in_channels, nullptr,   dx.data<T>()}
-      .run();
+  const Reach reach = g.reach_of_inputs();
+  convolve(dy.data<T>(), g.out_pixels, g.out_channels,
+           Convolution<T>{.weights = weights,
+                          .reach = reach,
+                          .positions = g.positions,
+                          .target_pixels = g.in_pixels,
+                          .target_channels = g.in_channels,
+                          .bias = nullptr,
+                          .out = dx.data<T>()},
+           g);
 }
 
 }  // namespace

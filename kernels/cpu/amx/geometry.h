@@ -24,32 +24,56 @@ class Reach {
   std::vector<std::int32_t> source_;
 };
 
-/// Sizes of a convolution and the two ways to look at it.
+/// Sizes of a convolution.
 struct Geometry {
   std::int64_t images, in_channels, out_channels, positions;
+  std::int64_t in_size[2], out_size[2];
   std::int64_t in_pixels, out_pixels;
-  Reach from_out, from_in;  ///< Target an output pixel, source an input pixel; and the other way round.
+  Window window;
 
-  Geometry(const Tensor& x, const Tensor& y, const Window& window)
+  Geometry(const Tensor& x, const Tensor& y, const Window& window_)
       : images(x.size(0)),
         in_channels(x.size(1)),
         out_channels(y.size(1)),
-        positions(window.kernel[0] * window.kernel[1]),
+        positions(window_.kernel[0] * window_.kernel[1]),
+        in_size{x.size(2), x.size(3)},
+        out_size{y.size(2), y.size(3)},
         in_pixels(x.size(2) * x.size(3)),
         out_pixels(y.size(2) * y.size(3)),
-        from_out(positions, out_pixels),
-        from_in(positions, in_pixels) {
+        window(window_) {}
+
+  /// Targets are output pixels, sources input pixels.
+  Reach reach_of_outputs() const {
+    Reach reach(positions, out_pixels);
+    for_each_pair([&](std::int64_t k, std::int64_t p, std::int64_t q) {
+      reach.at(k, p) = static_cast<std::int32_t>(q);
+    });
+    return reach;
+  }
+  /// The other way round.
+  Reach reach_of_inputs() const {
+    Reach reach(positions, in_pixels);
+    for_each_pair([&](std::int64_t k, std::int64_t p, std::int64_t q) {
+      reach.at(k, q) = static_cast<std::int32_t>(p);
+    });
+    return reach;
+  }
+
+ private:
+  // f(k, p, q) where output pixel p meets input pixel q under kernel position k.
+  template <class F>
+  void for_each_pair(const F& f) const {
     const auto source = [&](int dim, std::int64_t out, std::int64_t k) {
       return out * window.stride[dim] - window.padding[dim] + k * window.dilation[dim];
     };
     for (std::int64_t k = 0; k < positions; ++k)
-      for (std::int64_t p = 0; p < out_pixels; ++p) {
-        const std::int64_t h = source(0, p / y.size(3), k / window.kernel[1]);
-        const std::int64_t w = source(1, p % y.size(3), k % window.kernel[1]);
-        if (h < 0 || h >= x.size(2) || w < 0 || w >= x.size(3)) continue;
-        const std::int64_t q = h * x.size(3) + w;
-        from_out.at(k, p) = static_cast<std::int32_t>(q);
-        from_in.at(k, q) = static_cast<std::int32_t>(p);
+      for (std::int64_t h = 0; h < out_size[0]; ++h) {
+        const std::int64_t row = source(0, h, k / window.kernel[1]);
+        if (row < 0 || row >= in_size[0]) continue;
+        for (std::int64_t w = 0; w < out_size[1]; ++w) {
+          const std::int64_t column = source(1, w, k % window.kernel[1]);
+          if (column >= 0 && column < in_size[1]) f(k, h * out_size[1] + w, row * in_size[1] + column);
+        }
       }
   }
 };

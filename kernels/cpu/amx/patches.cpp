@@ -12,16 +12,26 @@ namespace {
 
 template <class T>
 void gather(const T* x, const Geometry& g, T* patches) {
+  const Reach reach = g.reach_of_outputs();
   const std::int64_t width = g.in_channels * g.positions;
+  // Of value v of a patch: the kernel position and the channel.
+  std::vector<const std::int32_t*> sources;
+  std::vector<std::int64_t> channels;
+  for (std::int64_t c = 0; c < g.in_channels; ++c)
+    for (std::int64_t k = 0; k < g.positions; ++k) {
+      sources.push_back(reach.of(k));
+      channels.push_back(c);
+    }
   parallel_for(g.images, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n)
-      for (std::int64_t k = 0; k < g.positions; ++k)
-        for (std::int64_t p = 0; p < g.out_pixels; ++p) {
-          const std::int32_t from = g.from_out.of(k)[p];
-          T* to = patches + (n * g.out_pixels + p) * width + k;
-          for (std::int64_t c = 0; c < g.in_channels; ++c)
-            to[c * g.positions] = from < 0 ? T() : x[(n * g.in_pixels + from) * g.in_channels + c];
+    for (std::int64_t n = begin; n < end; ++n) {
+      const T* image = x + n * g.in_pixels * g.in_channels;
+      T* to = patches + n * g.out_pixels * width;
+      for (std::int64_t p = 0; p < g.out_pixels; ++p)
+        for (std::size_t v = 0; v < sources.size(); ++v, ++to) {
+          const std::int32_t from = sources[v][p];
+          *to = from < 0 ? T() : image[from * g.in_channels + channels[v]];
         }
+    }
   });
 }
 
