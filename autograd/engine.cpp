@@ -5,7 +5,7 @@
 //   Every node and leaf that will be reached is known, with the number of contributions it will get, before
 //   the first closure runs. A node runs once, after all its contributions; contributions are delivered after
 //   the closure that gave them has returned, in the order of its inputs (a hook may start to overwrite what
-//   the closure still reads). Nothing given by a closure is written to unless the engine made it: the same
+//   the closure still reads). Nothing given by a closure is written to while anybody else can see it: the same
 //   tensor may serve two inputs.
 // Read before: autograd/node.h, autograd/engine.h. Read next: nn/optim/flat_parameters.h.
 #include "autograd/engine.h"
@@ -23,21 +23,25 @@
 namespace brigade {
 namespace {
 
+// Adds `b` to `a` and returns the sum, in memory that nobody but the caller can see where there is such.
+Tensor sum_of(Tensor a, Tensor b) {
+  const auto ours = [](const Tensor& t) {
+    return t.storage().sole_owner() && t.is_contiguous(t.memory_format());
+  };
+  // The two orders of adding give the same bits.
+  if (!ours(a)) std::swap(a, b);
+  if (!ours(a)) return ops::add(b, a);
+  ops::add_(a, b);
+  return a;
+}
+
 // A sum of contributions that has not got all of them yet.
 struct Pending {
   int missing = 0;
   Tensor sum;
-  bool ours = false;  // We made `sum`, so it may be added to in place.
 
   void add(Tensor contribution) {
-    if (!sum.defined()) {
-      sum = std::move(contribution);
-    } else if (ours) {
-      ops::add_(sum, contribution);
-    } else {
-      sum = ops::add(sum, contribution);
-      ours = true;
-    }
+    sum = sum.defined() ? sum_of(std::move(sum), std::move(contribution)) : std::move(contribution);
   }
 };
 
@@ -238,7 +242,7 @@ class BackwardTask {
     } else {
       // Adopt the tensor if nobody else can see it; a shared one would be
       // changed under its other owner later.
-      const bool adoptable = contribution.storage().unique() && contribution.is_contiguous();
+      const bool adoptable = contribution.storage().sole_owner() && contribution.is_contiguous();
       leaf->grad =
           adoptable ? std::move(contribution) : ops::clone(contribution, leaf->value.memory_format());
     }

@@ -61,6 +61,8 @@ class Gradients {
   std::string_view op_;
 };
 
+/// `dy` is dense or a view; the closure may write over it where storage().sole_owner() says that nobody else can
+/// see it (autograd/ops/support.h, over_or_empty), and give it as a gradient.
 using BackwardFunction = std::function<void(const Tensor& dy, Gradients& out)>;
 
 /// Leads from an operation to one of its inputs: another operation, a leaf, or nothing (no gradient needed).

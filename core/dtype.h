@@ -36,10 +36,11 @@ struct bf16 {
 
  private:
   // Round to nearest, ties to even; a NaN keeps its sign and stays a NaN whatever its low bits were.
+  // Both results are computed and one is chosen: loops of conversions vectorise, which a branch would prevent.
   BRIGADE_HD static std::uint16_t round(float value) {
     const auto u = std::bit_cast<std::uint32_t>(value);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((u >> 16) | 0x40u);
-    return static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16, nan = (u >> 16) | 0x40u;
+    return static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
   }
 };
 
@@ -52,27 +53,32 @@ struct f16 {
   BRIGADE_HD operator float() const { return widen(bits); }
 
  private:
+  // As in bf16, every case is computed and then one is chosen.
   BRIGADE_HD static std::uint16_t round(float value) {
     const auto u = std::bit_cast<std::uint32_t>(value);
-    const auto sign = static_cast<std::uint16_t>((u >> 16) & 0x8000u);
     const std::uint32_t magnitude = u & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return sign | 0x7e00u;   // NaN
-    if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and above round to infinity
-    if (magnitude < 0x38800000u) {
-      // Subnormal: adding 0.5 aligns the mantissa so that the FPU rounds at bit 2^-24 for us.
-      const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-      return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
-    }
-    const std::uint32_t rebased = magnitude - (112u << 23);  // exponent bias 127 -> 15
-    return static_cast<std::uint16_t>(sign | ((rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13));
+    // Subnormal: adding 0.5 aligns the mantissa so that the FPU rounds at bit 2^-24 for us. Everybody adds something,
+    // since the compiler may not do a float operation that the program would skip.
+    const bool subnormal = magnitude < 0x38800000u;
+    const float shifted = std::bit_cast<float>(magnitude) + (subnormal ? 0.5f : 0.0f);
+    const auto aligned = std::bit_cast<std::uint32_t>(shifted);
+    const std::uint32_t rebased = aligned - (112u << 23);  // exponent bias 127 -> 15
+    const std::uint32_t normal = (rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13;
+    std::uint32_t result = subnormal ? aligned - 0x3f000000u : normal;
+    result = magnitude >= 0x477ff000u ? 0x7c00u : result;  // 65520 and above round to infinity
+    result = magnitude > 0x7f800000u ? 0x7e00u : result;   // NaN
+    return static_cast<std::uint16_t>(((u >> 16) & 0x8000u) | result);
   }
   BRIGADE_HD static float widen(std::uint16_t h) {
-    const std::uint32_t sign = std::uint32_t{h & 0x8000u} << 16;
     const std::uint32_t magnitude = h & 0x7fffu;
-    if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-    if (magnitude >= 0x0400u) return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
-    const float subnormal = static_cast<float>(magnitude) * 0x1p-24f;
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(subnormal));
+    // A subnormal has no hidden bit: with one more in the exponent it is 2^-14 too large. Only constants are chosen
+    // here, since the compiler may not do a float operation that the program would skip.
+    const bool subnormal = magnitude < 0x0400u;
+    const std::uint32_t rebased = (magnitude << 13) + (subnormal ? 113u << 23 : 112u << 23);
+    const float value = std::bit_cast<float>(rebased) - std::bit_cast<float>(subnormal ? 113u << 23 : 0u);
+    const std::uint32_t result = magnitude >= 0x7c00u ? 0x7f800000u | (magnitude << 13)
+                                                      : std::bit_cast<std::uint32_t>(value);  // Infinity, NaN
+    return std::bit_cast<float>(std::uint32_t{h & 0x8000u} << 16 | result);
   }
 };
 

@@ -62,6 +62,21 @@ struct AdamwConstants {
   float bias_correction1, bias_correction2;  ///< 1 - beta^t
 };
 
+/// How a batch norm ends, in the pass that writes its result: y = relu(bn(x) + residual).
+struct BatchNormTail {
+  bool relu = false;
+  Tensor residual{};  ///< x's shape and dtype; undefined: nothing is added.
+};
+
+/// What the gradient of a batch norm needs to know of its forward: xhat = (x - mean) invstd.
+struct BatchNormForward {
+  Tensor x, gamma, mean, invstd;
+  /// If a ReLU followed and nothing was added before it: what batch_norm_train wrote. The ReLU was open where
+  /// (x - mean) (gamma invstd) + shift > 0, the very arithmetic of forward, so that y need not be read again.
+  Tensor shift{};
+  Tensor y{};  ///< If something was added before the ReLU: the result. Open where y > 0.
+};
+
 /// Notation: N batch, C channels, H W spatial; `w` is a weight, `d…` the gradient of the loss by "…".
 /// Activations may be f32, f64, bf16 or f16; parameters and statistics are f32 (f64 beside f64
 /// activations). A gradient of a parameter is written in the parameter's dtype. Outputs are allocated
@@ -114,20 +129,25 @@ struct KernelTable {
 
   // Normalisation. Batch norm of x [N, C, H, W] or [N, C] over all dims but 1; mean, invstd [C] are
   // statistics of the batch (biased variance), saved for backward. running_var tracks the unbiased variance.
+  /// y = (x - mean) (gamma invstd) + shift, then the tail. shift [C] is beta, less what rounding the mean lost.
   void (*batch_norm_train)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
-                           double epsilon, Tensor& running_mean, Tensor& running_var, Tensor& out,
-                           Tensor& mean, Tensor& invstd);
+                           double epsilon, const BatchNormTail& tail, Tensor& running_mean,
+                           Tensor& running_var, Tensor& out, Tensor& mean, Tensor& invstd, Tensor& shift);
+  /// The same with given statistics: shift is beta, and invstd = 1 / sqrt(running_var + epsilon).
   void (*batch_norm_eval)(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                          const Tensor& running_mean, const Tensor& running_var, double epsilon, Tensor& out);
+                          const Tensor& running_mean, const Tensor& running_var, double epsilon,
+                          const BatchNormTail& tail, Tensor& out);
   /// Mean and sum of squared deviations from it, f64 [C]; 0 without values. For a batch of which x is a share.
   void (*batch_norm_moments)(const Tensor& x, Tensor& mean, Tensor& squares);
-  /// The gradient in two steps, so that the sums of several shares can be added in between:
-  ///   dbeta = sum(dy), dgamma = sum(dy xhat);  dx = gamma invstd (dy - dbeta / count - xhat dgamma / count)
-  void (*batch_norm_grad_sums)(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& invstd,
-                               Tensor& dgamma, Tensor& dbeta);
-  void (*batch_norm_grad_input)(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                                const Tensor& invstd, const Tensor& dgamma, const Tensor& dbeta, double count,
-                                Tensor& dx);
+  /// The gradient in two steps, so that the sums of several shares can be added in between. With dz the gradient
+  /// of bn(x), which is dy where the ReLU was open (everywhere if there was none), else 0:
+  ///   dbeta = sum(dz), dgamma = sum(dz xhat);  dx = gamma invstd (dz - dbeta / count - xhat dgamma / count)
+  /// The first step writes `dz` if forward.y is given (it is the gradient of what was added, too), and may write
+  /// it over dy; the second step then takes it for dy. Else `dz` is undefined. dx may lie over dy.
+  void (*batch_norm_grad_sums)(const Tensor& dy, const BatchNormForward& forward, Tensor& dz, Tensor& dgamma,
+                               Tensor& dbeta);
+  void (*batch_norm_grad_input)(const Tensor& dy, const BatchNormForward& forward, const Tensor& dgamma,
+                                const Tensor& dbeta, double count, Tensor& dx);
   /// Layer norm over the last dim, x [.., D]; mean, invstd [rows].
   void (*layer_norm)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& out,
                      Tensor& mean, Tensor& invstd);

@@ -93,25 +93,28 @@ Tensor adaptive_avg_pool2d_grad(const Tensor& dy, const Shape& x_shape);
 struct Normalized {
   Tensor out, mean, invstd;
 };
+struct BatchNormalized {
+  Tensor out, mean, invstd, shift;
+};
 /// Updates running_mean and running_var (may both be undefined: not tracked).
-Normalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
-                            double epsilon, Tensor& running_mean, Tensor& running_var);
+BatchNormalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
+                                 double epsilon, Tensor& running_mean, Tensor& running_var,
+                                 const BatchNormTail& tail = {});
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
-                       const Tensor& running_var, double epsilon);
+                       const Tensor& running_var, double epsilon, const BatchNormTail& tail = {});
 /// f64 [C] each: mean, and sum of squared deviations from it, over the values of a channel in x.
 struct Moments {
   Tensor mean, squares;
 };
 Moments batch_norm_moments(const Tensor& x);
 Normalized layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon);
-/// Return dx; write dgamma and dbeta.
-Tensor batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                       const Tensor& invstd, Tensor& dgamma, Tensor& dbeta);
-/// batch_norm_grad in two steps: the sums, and dx from sums over `count` values a channel, of which x may be a part.
-void batch_norm_grad_sums(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& invstd,
-                          Tensor& dgamma, Tensor& dbeta);
-Tensor batch_norm_grad_input(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                             const Tensor& invstd, const Tensor& dgamma, const Tensor& dbeta, double count);
+/// The gradient in two steps: the sums, and dx from sums over `count` values a channel, of which x may be a part.
+/// `dz` is defined if forward.y is, and may be dy itself; it then takes dy's place in the second step. dx may be dy.
+void batch_norm_grad_sums(const Tensor& dy, const BatchNormForward& forward, Tensor& dz, Tensor& dgamma,
+                          Tensor& dbeta);
+void batch_norm_grad_input(const Tensor& dy, const BatchNormForward& forward, const Tensor& dgamma,
+                           const Tensor& dbeta, double count, Tensor& dx);
+/// Returns dx; writes dgamma and dbeta.
 Tensor layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
                        const Tensor& invstd, Tensor& dgamma, Tensor& dbeta);
 

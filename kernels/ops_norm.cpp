@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // kernels/ops_norm.cpp - batch and layer norm: shapes of parameters and statistics.
-#include <algorithm>
-
 #include "core/span.h"
 #include "kernels/ops_check.h"
 
@@ -21,15 +19,44 @@ void check_written(std::string_view op, std::string_view what, const Tensor& t, 
   BRIGADE_CHECK(t.is_contiguous(), op, ": ", what, " must be contiguous; got strides ", t.strides());
 }
 
+void check_tail(std::string_view op, const BatchNormTail& tail, const Tensor& x) {
+  if (tail.residual.defined()) check_same(op, tail.residual, x);
+}
+
+void check_forward(std::string_view op, const Tensor& dy, const BatchNormForward& f) {
+  const Shape channels = check_batch(op, f.x);
+  check_same(op, dy, f.x);
+  check_parameter(op, "gamma", f.gamma, channels, f.x);
+  check_parameter(op, "mean", f.mean, channels, f.x);
+  check_parameter(op, "invstd", f.invstd, channels, f.x);
+  if (f.shift.defined()) check_parameter(op, "shift", f.shift, channels, f.x);
+  if (f.y.defined()) check_same(op, f.y, f.x);
+}
+
+// What the kernels take: x dense in some format, vectors contiguous.
+BatchNormForward dense_forward(const BatchNormForward& f) {
+  const auto vector = [](const Tensor& t) { return t.defined() ? contiguous(t) : t; };
+  return {dense(f.x), vector(f.gamma), vector(f.mean), vector(f.invstd), vector(f.shift), f.y};
+}
+
+// A gradient written in place of dy must lie like x.
+void check_gradient(std::string_view op, std::string_view what, const Tensor& t, const Tensor& x) {
+  check_same(op, t, x);
+  BRIGADE_CHECK(t.is_contiguous(x.memory_format()), op, ": ", what, " must be dense like x; got strides ",
+                t.strides());
+}
+
 }  // namespace
 
-Normalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
-                            double epsilon, Tensor& running_mean, Tensor& running_var) {
+BatchNormalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
+                                 double epsilon, Tensor& running_mean, Tensor& running_var,
+                                 const BatchNormTail& tail) {
   const Span span("batch_norm_train", [&] { return SpanDetails{{"x", x.shape()}}; });
   constexpr std::string_view op = "batch_norm";
   const Shape channels = check_batch(op, x);
   check_parameter(op, "gamma", gamma, channels, x);
   check_parameter(op, "beta", beta, channels, x);
+  check_tail(op, tail, x);
   BRIGADE_CHECK(running_mean.defined() == running_var.defined(),
                 "batch_norm: running_mean and running_var must both be there or both be undefined");
   if (running_mean.defined()) {
@@ -39,12 +66,11 @@ Normalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& 
   // The unbiased variance of one value is 0 / 0, and its standardised value is always 0.
   BRIGADE_CHECK(x.numel() > x.size(1), "batch_norm: training needs more than one value a channel; got x ",
                 x.shape());
-  const DType statistic = parameter_dtype(x.dtype());
-  Normalized result{empty_like(x), Tensor::empty(channels, statistic, x.device()),
-                    Tensor::empty(channels, statistic, x.device())};
+  const auto statistic = [&] { return Tensor::empty(channels, parameter_dtype(x.dtype()), x.device()); };
+  BatchNormalized result{empty_like(x), statistic(), statistic(), statistic()};
   kernels(x.device())
-      .batch_norm_train(dense(x), contiguous(gamma), contiguous(beta), momentum, epsilon, running_mean,
-                        running_var, result.out, result.mean, result.invstd);
+      .batch_norm_train(dense(x), contiguous(gamma), contiguous(beta), momentum, epsilon, tail, running_mean,
+                        running_var, result.out, result.mean, result.invstd, result.shift);
   if (running_mean.defined()) {
     running_mean.bump_version();
     running_var.bump_version();
@@ -53,7 +79,7 @@ Normalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& 
 }
 
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
-                       const Tensor& running_var, double epsilon) {
+                       const Tensor& running_var, double epsilon, const BatchNormTail& tail) {
   const Span span("batch_norm_eval", [&] { return SpanDetails{{"x", x.shape()}}; });
   constexpr std::string_view op = "batch_norm";
   const Shape channels = check_batch(op, x);
@@ -61,10 +87,11 @@ Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   check_parameter(op, "beta", beta, channels, x);
   check_parameter(op, "running_mean", running_mean, channels, x);
   check_parameter(op, "running_var", running_var, channels, x);
+  check_tail(op, tail, x);
   Tensor out = empty_like(x);
   kernels(x.device())
       .batch_norm_eval(dense(x), contiguous(gamma), contiguous(beta), contiguous(running_mean),
-                       contiguous(running_var), epsilon, out);
+                       contiguous(running_var), epsilon, tail, out);
   return out;
 }
 
@@ -77,46 +104,35 @@ Moments batch_norm_moments(const Tensor& x) {
   return result;
 }
 
-void batch_norm_grad_sums(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& invstd,
-                          Tensor& dgamma, Tensor& dbeta) {
-  const Span span("batch_norm_grad_sums", [&] { return SpanDetails{{"x", x.shape()}}; });
+void batch_norm_grad_sums(const Tensor& dy, const BatchNormForward& forward, Tensor& dz, Tensor& dgamma,
+                          Tensor& dbeta) {
+  const Span span("batch_norm_grad_sums", [&] { return SpanDetails{{"x", forward.x.shape()}}; });
   constexpr std::string_view op = "batch_norm_grad";
-  const Shape channels = check_batch(op, x);
-  check_same(op, dy, x);
-  check_parameter(op, "mean", mean, channels, x);
-  check_parameter(op, "invstd", invstd, channels, x);
-  check_written(op, "dgamma", dgamma, channels, x);
-  check_written(op, "dbeta", dbeta, channels, x);
+  const Tensor& x = forward.x;
+  check_forward(op, dy, forward);
+  check_written(op, "dgamma", dgamma, {x.size(1)}, x);
+  check_written(op, "dbeta", dbeta, {x.size(1)}, x);
+  if (forward.y.defined()) check_gradient(op, "dz", dz, x);
   kernels(x.device())
-      .batch_norm_grad_sums(contiguous(dy, x.memory_format()), dense(x), contiguous(mean), contiguous(invstd),
-                            dgamma, dbeta);
+      .batch_norm_grad_sums(contiguous(dy, x.memory_format()), dense_forward(forward), dz, dgamma, dbeta);
+  if (forward.y.defined()) dz.bump_version();
   dgamma.bump_version();
   dbeta.bump_version();
 }
 
-Tensor batch_norm_grad_input(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                             const Tensor& invstd, const Tensor& dgamma, const Tensor& dbeta, double count) {
-  const Span span("batch_norm_grad_input", [&] { return SpanDetails{{"x", x.shape()}}; });
+void batch_norm_grad_input(const Tensor& dy, const BatchNormForward& forward, const Tensor& dgamma,
+                           const Tensor& dbeta, double count, Tensor& dx) {
+  const Span span("batch_norm_grad_input", [&] { return SpanDetails{{"x", forward.x.shape()}}; });
   constexpr std::string_view op = "batch_norm_grad";
-  const Shape channels = check_batch(op, x);
-  check_same(op, dy, x);
-  check_parameter(op, "gamma", gamma, channels, x);
-  check_parameter(op, "mean", mean, channels, x);
-  check_parameter(op, "invstd", invstd, channels, x);
-  check_parameter(op, "dgamma", dgamma, channels, x);
-  check_parameter(op, "dbeta", dbeta, channels, x);
-  Tensor dx = empty_like(x);
+  const Tensor& x = forward.x;
+  check_forward(op, dy, forward);
+  check_parameter(op, "dgamma", dgamma, {x.size(1)}, x);
+  check_parameter(op, "dbeta", dbeta, {x.size(1)}, x);
+  check_gradient(op, "dx", dx, x);
   kernels(x.device())
-      .batch_norm_grad_input(contiguous(dy, x.memory_format()), dense(x), contiguous(gamma), contiguous(mean),
-                             contiguous(invstd), contiguous(dgamma), contiguous(dbeta), count, dx);
-  return dx;
-}
-
-Tensor batch_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                       const Tensor& invstd, Tensor& dgamma, Tensor& dbeta) {
-  batch_norm_grad_sums(dy, x, mean, invstd, dgamma, dbeta);
-  const auto count = static_cast<double>(x.numel() / std::max<std::int64_t>(x.size(1), 1));
-  return batch_norm_grad_input(dy, x, gamma, mean, invstd, dgamma, dbeta, count);
+      .batch_norm_grad_input(contiguous(dy, x.memory_format()), dense_forward(forward), contiguous(dgamma),
+                             contiguous(dbeta), count, dx);
+  dx.bump_version();
 }
 
 Normalized layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon) {

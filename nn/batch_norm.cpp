@@ -18,16 +18,17 @@ BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNormOptions& options)
   register_buffer("num_batches_tracked", num_batches_tracked_);
 }
 
-Variable BatchNorm2d::forward(const Variable& x) {
+Variable BatchNorm2d::forward(const Variable& x, const BatchNormThen& then) {
   BRIGADE_CHECK(x.dims() == 4 && x.size(1) == weight.numel(), "BatchNorm2d: x must be [N, ", weight.numel(),
                 ", H, W]; got ", x.shape());
-  if (!training()) return batch_norm_eval(x, weight, bias, running_, options_.epsilon);
+  if (!training()) return batch_norm_eval(x, weight, bias, running_, options_.epsilon, then);
 
   BRIGADE_CHECK(combine_ || x.numel() > x.size(1),
                 "BatchNorm2d: training needs more than one value per channel; got x ", x.shape());
   const Variable y =
-      combine_ ? batch_norm_train(x, weight, bias, running_, options_.momentum, options_.epsilon, combine_)
-               : batch_norm_train(x, weight, bias, running_, options_.momentum, options_.epsilon);
+      combine_
+          ? batch_norm_train(x, weight, bias, running_, options_.momentum, options_.epsilon, combine_, then)
+          : batch_norm_train(x, weight, bias, running_, options_.momentum, options_.epsilon, then);
   // A checkpoint's second run sees the same batch again: it must not count twice.
   if (!is_recomputing()) ops::binary_(Binary::add, num_batches_tracked_, 1);
   return y;

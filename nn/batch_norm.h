@@ -24,7 +24,9 @@ class BatchNorm2d : public Module {
 
   /// Throws Error in training when a channel has a single value: its variance is 0
   /// and its unbiased one infinite.
-  Variable forward(const Variable& x) override;
+  Variable forward(const Variable& x) override { return forward(x, {}); }
+  /// The same with what follows it in one pass: bn.forward(x, {.relu = true, .residual = shortcut}).
+  Variable forward(const Variable& x, const BatchNormThen& then);
 
   /// From now on training normalises with statistics that `combine` sums over all shares of a batch, and tracks those:
   /// see CombineStatistics. The limit of more than one value counts for the whole batch then. Empty: on its own again.

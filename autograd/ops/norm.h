@@ -13,11 +13,19 @@ struct RunningStats {
   Tensor mean, var;  ///< Both undefined: not tracked.
 };
 
+/// What follows a batch norm in the same pass over memory, forward and backward: y = relu(bn(x) + residual). In f32 and
+/// f64 it has the bits of the separate operations; 16-bit activations are rounded once, at the end.
+struct BatchNormThen {
+  bool relu = false;
+  Variable residual{};  ///< x's shape and dtype; undefined: nothing is added.
+};
+
 /// Normalises with the batch's statistics (biased variance) and updates `running` (unbiased variance):
 /// running = (1 - momentum) running + momentum batch. Ioffe and Szegedy, 2015.
 /// Not updated inside a checkpoint's second run.
 Variable batch_norm_train(const Variable& x, const Variable& gamma, const Variable& beta,
-                          RunningStats running, double momentum, double epsilon);
+                          RunningStats running, double momentum, double epsilon,
+                          const BatchNormThen& then = {});
 /// Sums a vector of statistics over everything that shares a batch (ranks, for who trains on several), so that all hold
 /// the same total.
 using CombineStatistics = std::function<Variable(const Variable& sums)>;
@@ -30,10 +38,10 @@ using CombineStatistics = std::function<Variable(const Variable& sums)>;
 /// all, if the whole batch has just one value per channel.
 Variable batch_norm_train(const Variable& x, const Variable& gamma, const Variable& beta,
                           RunningStats running, double momentum, double epsilon,
-                          const CombineStatistics& combine);
+                          const CombineStatistics& combine, const BatchNormThen& then = {});
 /// Normalises with `running`.
 Variable batch_norm_eval(const Variable& x, const Variable& gamma, const Variable& beta,
-                         const RunningStats& running, double epsilon);
+                         const RunningStats& running, double epsilon, const BatchNormThen& then = {});
 /// Over the last dim. Ba, Kiros and Hinton, 2016.
 Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& beta, double epsilon);
 

@@ -40,21 +40,39 @@ void write(const Tensor& channel, std::int64_t i, double to) {
   set(channel, to, i / (h * w), i / w % h, i % w);
 }
 
+// How forward ends. `residual` is a channel, or undefined.
+double ended(double value_of_bn, const BatchNormTail& tail, const Tensor& residual, std::int64_t i) {
+  const double sum = residual.defined() ? value_of_bn + value(residual, i) : value_of_bn;
+  return tail.relu && sum < 0 ? 0 : sum;
+}
+Tensor residual_of(const BatchNormTail& tail, std::int64_t c) {
+  return tail.residual.defined() ? by_channel(tail.residual).select(0, c) : Tensor();
+}
+
+// Whether the ReLU let element i of channel c through, or there was none.
+bool open(const BatchNormForward& f, std::int64_t c, std::int64_t i) {
+  if (f.y.defined()) return value(by_channel(f.y).select(0, c), i) > 0;
+  if (!f.shift.defined()) return true;
+  const double x = value(by_channel(f.x).select(0, c), i);
+  return (x - get(f.mean, c)) * get(f.gamma, c) * get(f.invstd, c) + get(f.shift, c) > 0;
+}
+
 }  // namespace
 
 void batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
-                      double epsilon, Tensor& running_mean, Tensor& running_var, Tensor& out, Tensor& mean,
-                      Tensor& invstd) {
+                      double epsilon, const BatchNormTail& tail, Tensor& running_mean, Tensor& running_var,
+                      Tensor& out, Tensor& mean, Tensor& invstd, Tensor& shift) {
   const Tensor xs = by_channel(x), ys = by_channel(out);
   for (std::int64_t c = 0; c < xs.size(0); ++c) {
-    const Tensor in = xs.select(0, c), to = ys.select(0, c);
+    const Tensor in = xs.select(0, c), to = ys.select(0, c), added = residual_of(tail, c);
     const std::int64_t n = in.numel();
     const Moments m = moments(n, [&](std::int64_t i) { return value(in, i); });
-    const double scale = 1 / std::sqrt(m.variance + epsilon);
+    const double scale = get(gamma, c) / std::sqrt(m.variance + epsilon);
     for (std::int64_t i = 0; i < n; ++i)
-      write(to, i, get(gamma, c) * (value(in, i) - m.mean) * scale + get(beta, c));
+      write(to, i, ended((value(in, i) - m.mean) * scale + get(beta, c), tail, added, i));
     set(mean, m.mean, c);
-    set(invstd, scale, c);
+    set(invstd, 1 / std::sqrt(m.variance + epsilon), c);
+    set(shift, get(beta, c) - (m.mean - get(mean, c)) * scale, c);
     if (running_mean.defined()) {
       const double unbiased = m.variance * static_cast<double>(n) / static_cast<double>(n - 1);
       set(running_mean, (1 - momentum) * get(running_mean, c) + momentum * m.mean, c);
@@ -64,13 +82,13 @@ void batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
 }
 
 void batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
-                     const Tensor& running_var, double epsilon, Tensor& out) {
+                     const Tensor& running_var, double epsilon, const BatchNormTail& tail, Tensor& out) {
   const Tensor xs = by_channel(x), ys = by_channel(out);
   for (std::int64_t c = 0; c < xs.size(0); ++c) {
-    const Tensor in = xs.select(0, c), to = ys.select(0, c);
+    const Tensor in = xs.select(0, c), to = ys.select(0, c), added = residual_of(tail, c);
     const double scale = get(gamma, c) / std::sqrt(get(running_var, c) + epsilon);
     for (std::int64_t i = 0; i < in.numel(); ++i)
-      write(to, i, (value(in, i) - get(running_mean, c)) * scale + get(beta, c));
+      write(to, i, ended((value(in, i) - get(running_mean, c)) * scale + get(beta, c), tail, added, i));
   }
 }
 
@@ -85,32 +103,34 @@ void batch_norm_moments(const Tensor& x, Tensor& mean, Tensor& squares) {
   }
 }
 
-void batch_norm_grad_sums(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& invstd,
-                          Tensor& dgamma, Tensor& dbeta) {
-  const Tensor xs = by_channel(x), dys = by_channel(dy);
+void batch_norm_grad_sums(const Tensor& dy, const BatchNormForward& forward, Tensor& dz, Tensor& dgamma,
+                          Tensor& dbeta) {
+  const Tensor xs = by_channel(forward.x), dys = by_channel(dy);
   for (std::int64_t c = 0; c < xs.size(0); ++c) {
     const Tensor in = xs.select(0, c), d = dys.select(0, c);
     double sum = 0, dot = 0;
     for (std::int64_t i = 0; i < in.numel(); ++i) {
-      sum += value(d, i);
-      dot += value(d, i) * (value(in, i) - get(mean, c)) * get(invstd, c);
+      const double through = open(forward, c, i) ? value(d, i) : 0;
+      if (forward.y.defined()) write(by_channel(dz).select(0, c), i, through);
+      sum += through;
+      dot += through * (value(in, i) - get(forward.mean, c)) * get(forward.invstd, c);
     }
     set(dgamma, dot, c);
     set(dbeta, sum, c);
   }
 }
 
-void batch_norm_grad_input(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                           const Tensor& invstd, const Tensor& dgamma, const Tensor& dbeta, double count,
-                           Tensor& dx) {
-  const Tensor xs = by_channel(x), dys = by_channel(dy), dxs = by_channel(dx);
+void batch_norm_grad_input(const Tensor& dy, const BatchNormForward& forward, const Tensor& dgamma,
+                           const Tensor& dbeta, double count, Tensor& dx) {
+  const Tensor xs = by_channel(forward.x), dys = by_channel(dy), dxs = by_channel(dx);
   for (std::int64_t c = 0; c < xs.size(0); ++c) {
     const Tensor in = xs.select(0, c), d = dys.select(0, c), to = dxs.select(0, c);
-    const double scale = get(invstd, c);
+    const double scale = get(forward.invstd, c);
     for (std::int64_t i = 0; i < in.numel(); ++i) {
-      const double xhat = (value(in, i) - get(mean, c)) * scale;
-      const double centred = value(d, i) - get(dbeta, c) / count - xhat * get(dgamma, c) / count;
-      write(to, i, get(gamma, c) * scale * centred);
+      const double through = forward.y.defined() || open(forward, c, i) ? value(d, i) : 0;
+      const double xhat = (value(in, i) - get(forward.mean, c)) * scale;
+      const double centred = through - get(dbeta, c) / count - xhat * get(dgamma, c) / count;
+      write(to, i, get(forward.gamma, c) * scale * centred);
     }
   }
 }

@@ -49,16 +49,15 @@ void adaptive_avg_pool2d_grad(const Tensor& dy, Tensor& dx);
 
 // norm.cpp
 void batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
-                      double epsilon, Tensor& running_mean, Tensor& running_var, Tensor& out, Tensor& mean,
-                      Tensor& invstd);
+                      double epsilon, const BatchNormTail& tail, Tensor& running_mean, Tensor& running_var,
+                      Tensor& out, Tensor& mean, Tensor& invstd, Tensor& shift);
 void batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
-                     const Tensor& running_var, double epsilon, Tensor& out);
+                     const Tensor& running_var, double epsilon, const BatchNormTail& tail, Tensor& out);
 void batch_norm_moments(const Tensor& x, Tensor& mean, Tensor& squares);
-void batch_norm_grad_sums(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& invstd,
-                          Tensor& dgamma, Tensor& dbeta);
-void batch_norm_grad_input(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-                           const Tensor& invstd, const Tensor& dgamma, const Tensor& dbeta, double count,
-                           Tensor& dx);
+void batch_norm_grad_sums(const Tensor& dy, const BatchNormForward& forward, Tensor& dz, Tensor& dgamma,
+                          Tensor& dbeta);
+void batch_norm_grad_input(const Tensor& dy, const BatchNormForward& forward, const Tensor& dgamma,
+                           const Tensor& dbeta, double count, Tensor& dx);
 void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Tensor& out,
                 Tensor& mean, Tensor& invstd);
 void layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,

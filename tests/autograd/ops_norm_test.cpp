@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
 // tests/autograd/ops_norm_test.cpp - derivatives of batch and layer normalisation, and running statistics.
 #include <cmath>
+#include <functional>
 
 #include "autograd/checkpoint.h"
 #include "autograd/ops/arithmetic.h"
 #include "autograd/ops/norm.h"
+#include "autograd/ops/pointwise.h"
 #include "autograd/ops/reduce.h"
 #include "tests/autograd/gradients.h"
 #include "tests/support/test.h"
 
 using namespace brigade;
 using namespace brigade::test;
+using Catch::Matchers::StartsWith;
 using Catch::Matchers::WithinAbs;
 
 namespace {
@@ -29,7 +32,133 @@ MemoryFormat format_of(const Shape& shape, MemoryFormat wanted) {
   return shape.size() == 4 ? wanted : MemoryFormat::contiguous;
 }
 
+// What may follow a batch norm. `residual` is not used without `add`.
+struct Ending {
+  bool relu, add;
+  BatchNormThen with(const Variable& residual) const { return {relu, add ? residual : Variable()}; }
+};
+constexpr Ending kEndings[] = {{true, false}, {false, true}, {true, true}};
+
+using Norm = std::function<Variable(const Variable&, const Variable&, const Variable&, const BatchNormThen&)>;
+
+// Batch norm in training, in training with combined statistics, and in evaluation.
+std::vector<Norm> all_norms(std::int64_t channels, DType dtype) {
+  const RunningStats running{random({channels}, 8, dtype), ops::full({channels}, 1.7, dtype)};
+  return {[](const auto& x, const auto& gamma, const auto& beta, const BatchNormThen& then) {
+            return batch_norm_train(x, gamma, beta, RunningStats(), 0.1, 1e-3, then);
+          },
+          [](const auto& x, const auto& gamma, const auto& beta, const BatchNormThen& then) {
+            const auto alone = [](const Variable& sums) { return sums; };
+            return batch_norm_train(x, gamma, beta, RunningStats(), 0.1, 1e-3, alone, then);
+          },
+          [running](const auto& x, const auto& gamma, const auto& beta, const BatchNormThen& then) {
+            return batch_norm_eval(x, gamma, beta, running, 1e-3, then);
+          }};
+}
+
 }  // namespace
+
+TEST_CASE("batch_norm with what follows it in one pass has the derivative of its formula",
+          "[autograd][norm]") {
+  const MemoryFormat format = GENERATE(MemoryFormat::contiguous, MemoryFormat::channels_last);
+  for (const Shape& shape : kShapes)
+    for (const Ending& ending : kEndings) {
+      INFO(str("x ", shape, ", relu ", ending.relu, ", add ", ending.add));
+      const std::int64_t c = shape[1];
+      std::vector<Variable> inputs = {leaf(shape, 1, format_of(shape, format)), leaf({c}, 2), leaf({c}, 3)};
+      if (ending.add) inputs.push_back(leaf(shape, 4, format_of(shape, format)));
+      for (const Norm& norm : all_norms(c, DType::f64))
+        REQUIRE(wrong_gradient(
+                    [&](const auto& in) {
+                      return norm(in[0], in[1], in[2], ending.with(ending.add ? in[3] : Variable()));
+                    },
+                    inputs) == "");
+    }
+}
+
+TEST_CASE("batch_norm in one pass with an addition and a ReLU has the bits of the three operations",
+          "[autograd][norm]") {
+  const MemoryFormat format = GENERATE(MemoryFormat::contiguous, MemoryFormat::channels_last);
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
+    for (const Shape& shape : {Shape{3, 65, 5, 3}, Shape{40, 64, 2, 2}, Shape{9, 7}})
+      for (const Ending& ending : kEndings) {
+        INFO(str(dtype, " x ", shape, ", relu ", ending.relu, ", add ", ending.add));
+        const std::int64_t c = shape[1];
+        const DType parameters = dtype == DType::f64 ? DType::f64 : DType::f32;
+        const auto input = [&](std::uint64_t seed) {
+          return Variable::parameter(random(shape, seed, dtype, format_of(shape, format)));
+        };
+        const Variable x = input(1), residual = input(4);
+        const Variable gamma = Variable::parameter(random({c}, 2, parameters)),
+                       beta = Variable::parameter(random({c}, 3, parameters));
+        const Tensor dy = random(shape, 5, dtype, format_of(shape, format));
+        // 16-bit activations are rounded once instead of up to three times, so that a sum near zero may change sign.
+        const bool bits = dtype == DType::f32 || dtype == DType::f64 || !ending.add;
+        for (const Norm& norm : all_norms(c, parameters)) {
+          const Variable fused = norm(x, gamma, beta, ending.with(residual));
+          Variable plain = norm(x, gamma, beta, {});
+          if (ending.add) plain = plain + residual;
+          if (ending.relu) plain = relu(plain);
+          if (!bits) {
+            REQUIRE(differs(fused.value(), plain.value(), 0x1p-6, 0x1p-6) == "");
+            continue;
+          }
+          REQUIRE(differs_bitwise(fused.value(), plain.value()) == "");
+          std::vector<Variable> inputs = {x, gamma, beta};
+          if (ending.add) inputs.push_back(residual);
+          const auto got = grad(fused, inputs, {.gradient = dy}),
+                     expected = grad(plain, inputs, {.gradient = dy});
+          for (std::size_t i = 0; i < inputs.size(); ++i) {
+            INFO("input " << i);
+            REQUIRE(differs_bitwise(got[i], expected[i]) == "");
+          }
+        }
+      }
+}
+
+TEST_CASE("batch_norm writes over a gradient only where nobody else can see it", "[autograd][norm]") {
+  const Shape shape = {4, 3, 2, 2};
+  const Variable gamma = leaf({3}, 2), beta = leaf({3}, 3), x = leaf(shape, 1), residual = leaf(shape, 4);
+  for (const Ending& ending : kEndings) {
+    Variable y = batch_norm_train(x, gamma, beta, {}, 0.1, 1e-3, ending.with(residual));
+    const Tensor weights = random(shape, 9, DType::f64);  // The one contribution to y's gradient.
+    const Variable z = y * Variable(weights);
+    Tensor kept;
+    const HookHandle hook = y.register_hook([&](const Tensor& dy) {
+      kept = dy;
+      return Tensor();
+    });
+    std::vector<Variable> inputs = {x};
+    if (ending.add) inputs.push_back(residual);
+    const auto first = grad(sum(z), inputs, {.retain_graph = true});
+    REQUIRE(differs_bitwise(kept, weights) == "");
+    kept = Tensor();
+    const auto again = grad(sum(z), inputs);
+    for (std::size_t i = 0; i < inputs.size(); ++i) REQUIRE(differs_bitwise(again[i], first[i]) == "");
+  }
+}
+
+TEST_CASE("batch_norm names what follows it where a gradient goes wrong", "[autograd][norm][error]") {
+  const Variable x = leaf({4, 3}, 1), residual = leaf({4, 3}, 2);
+  const auto message = [&](const BatchNormThen& then) -> std::string {
+    const Variable y = batch_norm_train(x, {}, {}, {}, 0.1, 1e-3, then);
+    Tensor value = x.value();
+    value.bump_version();
+    try {
+      backward(sum(y));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  REQUIRE_THAT(message({}), StartsWith("batch_norm: a tensor saved"));
+  REQUIRE_THAT(message({.relu = true}), StartsWith("batch_norm_relu: a tensor saved"));
+  REQUIRE_THAT(message({.residual = residual}), StartsWith("batch_norm_add: a tensor saved"));
+  REQUIRE_THAT(message({.relu = true, .residual = residual}),
+               StartsWith("batch_norm_add_relu: a tensor saved"));
+  REQUIRE_THROWS_WITH(batch_norm_train(x, {}, {}, {}, 0.1, 1e-3, {.residual = leaf({4, 1}, 2)}),
+                      ContainsSubstring("[4, 3]") && ContainsSubstring("[4, 1]"));
+}
 
 TEST_CASE("batch_norm has the derivative of its formula in training and evaluation", "[autograd][norm]") {
   const MemoryFormat format = GENERATE(MemoryFormat::contiguous, MemoryFormat::channels_last);

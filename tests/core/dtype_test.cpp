@@ -2,11 +2,13 @@
 // tests/core/dtype_test.cpp - 16-bit floats at their edges, sizes, names and dispatch.
 #include "core/dtype.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/support/test.h"
 
@@ -87,6 +89,78 @@ TEST_CASE("every f16 and bf16 that is not NaN survives the way to float and back
     if (!std::isnan(a) && to_bf16(a) != bits) FAIL("bf16 " << bits);
     if (!std::isnan(b) && to_f16(b) != bits) FAIL("f16 " << bits);
   }
+}
+
+TEST_CASE("every f16 and bf16 widens to the value its bits stand for, also in a loop that vectorises",
+          "[core][dtype]") {
+  const auto check = [](auto tag, int exponent_bits, int mantissa_bits) {
+    using T = typename decltype(tag)::type;
+    std::vector<T> narrow(1 << 16);
+    for (int bits = 0; bits < 1 << 16; ++bits)
+      narrow[static_cast<std::size_t>(bits)].bits = static_cast<std::uint16_t>(bits);
+    std::vector<float> wide(narrow.size());
+    for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = narrow[i];
+    const int top = (1 << exponent_bits) - 1, bias = top / 2;
+    for (int bits = 0; bits < 1 << 16; ++bits) {
+      const int exponent = bits >> mantissa_bits & top, mantissa = bits & ((1 << mantissa_bits) - 1);
+      const int whole = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
+      double expected = std::ldexp(whole, std::max(exponent, 1) - bias - mantissa_bits);
+      if (exponent == top) expected = kInf;
+      if (bits >> 15 != 0) expected = -expected;
+      const float got = wide[static_cast<std::size_t>(bits)];
+      const bool nan = exponent == top && mantissa != 0;
+      const bool right = nan ? std::isnan(got) : got == expected && std::signbit(got) == (bits >> 15 != 0);
+      if (!right) FAIL(name(dtype_of<T>()) << " " << bits << " became " << got);
+    }
+  };
+  check(TypeTag<bf16>{}, 8, 7);
+  check(TypeTag<f16>{}, 5, 10);
+}
+
+TEST_CASE(
+    "floats of all sizes round to the nearest f16 and bf16, ties to even, also in a loop that vectorises",
+    "[core][dtype]") {
+  // Every 1009th float (a prime: all low bits occur), and those around the ties, where the dropped bits are 0x8000.
+  std::vector<std::uint32_t> patterns;
+  for (std::uint64_t u = 0; u < 1ull << 32; u += 1009) patterns.push_back(static_cast<std::uint32_t>(u));
+  for (std::uint32_t high = 0; high < 1u << 16; ++high)
+    for (const std::uint32_t low : {0x7fffu, 0x8000u, 0x8001u, 0x0fffu, 0x1000u, 0x1001u, 0x3000u})
+      patterns.push_back(high << 16 | low);
+  std::vector<float> wide(patterns.size());
+  for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = std::bit_cast<float>(patterns[i]);
+
+  const auto check = [&](auto tag, int infinity) {
+    using T = typename decltype(tag)::type;
+    std::vector<T> narrow(wide.size());
+    for (std::size_t i = 0; i < wide.size(); ++i) narrow[i] = T(wide[i]);
+    const auto value = [&](int magnitude) {
+      // Past the largest number the grid goes on: that is where infinity lies for rounding.
+      const double last = widened<T>(infinity - 1),
+                   step = last - static_cast<double>(widened<T>(infinity - 2));
+      return magnitude == infinity ? last + step : static_cast<double>(widened<T>(magnitude));
+    };
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      const int bits = narrow[i].bits, magnitude = bits & 0x7fff;
+      const double exact = std::abs(static_cast<double>(wide[i]));
+      bool right = (bits >> 15 != 0) == std::signbit(wide[i]);
+      if (std::isnan(wide[i])) {
+        right = right && magnitude > infinity;
+      } else if (std::isinf(wide[i])) {
+        right = right && magnitude == infinity;
+      } else {
+        const double off = std::abs(value(magnitude) - exact);
+        const auto nearer = [&](int other) {
+          const double theirs = std::abs(value(other) - exact);
+          return theirs < off || (theirs == off && magnitude % 2 != 0);
+        };
+        right = right && magnitude <= infinity && !(magnitude > 0 && nearer(magnitude - 1)) &&
+                !(magnitude < infinity && nearer(magnitude + 1));
+      }
+      if (!right) FAIL(name(dtype_of<T>()) << " of " << wide[i] << " is " << bits);
+    }
+  };
+  check(TypeTag<bf16>{}, 0x7f80);
+  check(TypeTag<f16>{}, 0x7c00);
 }
 
 TEST_CASE("size_of, name and dispatch agree with the C++ types", "[core][dtype]") {

@@ -43,9 +43,12 @@ TEST_CASE("unique is false while anybody else holds the range or a slice of it",
     REQUIRE_FALSE(whole.unique());
   }
   REQUIRE(whole.unique());
+  REQUIRE(whole.sole_owner());
   const Storage slice = whole.slice(0, 1);
   REQUIRE_FALSE(whole.unique());
+  REQUIRE_FALSE(whole.sole_owner());
   REQUIRE(slice.unique());
+  REQUIRE_FALSE(slice.sole_owner());  // Others may see its bytes through `whole`.
 }
 
 TEST_CASE("a slice beyond its parent is refused", "[core][storage][error]") {

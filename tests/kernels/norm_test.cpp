@@ -25,28 +25,41 @@ double tolerance(DType dtype) {
 
 constexpr DType kFloats[] = {DType::f32, DType::bf16, DType::f64, DType::f16};
 
+// What follows batch norm in the same pass.
+enum class Ending { none, relu, add, add_relu };
+constexpr Ending kEndings[] = {Ending::none, Ending::relu, Ending::add, Ending::add_relu};
+
 struct BatchNorm {
-  Tensor running_mean, running_var, y, eval, mean, invstd, dx, dgamma, dbeta;
+  Tensor running_mean, running_var, y, eval, mean, invstd, shift, dz, dx, dgamma, dbeta;
   Tensor own_mean, own_squares;  // Of x as a share of a batch, and dx if that has three times as many values.
   Tensor dx_of_share;
 
-  BatchNorm(const KernelTable& table, const Tensor& x) {
+  BatchNorm(const KernelTable& table, const Tensor& x, Ending ending = Ending::none) {
     const std::int64_t channels = x.size(1);
     const DType parameters = test::parameter_dtype(x.dtype());
+    const bool relu = ending == Ending::relu || ending == Ending::add_relu;
+    const bool add = ending == Ending::add || ending == Ending::add_relu;
+    const BatchNormTail tail{
+        relu, add ? ops::clone(test::random(x.shape(), 14, x.dtype()), x.memory_format()) : Tensor()};
     const Tensor gamma = test::random({channels}, 11, parameters),
                  beta = test::random({channels}, 12, parameters);
     const Tensor dy = ops::clone(test::random(x.shape(), 13, x.dtype()), x.memory_format());
     running_mean = ops::full({channels}, 0.5, parameters);
     running_var = ops::full({channels}, 2, parameters);
     y = ops::empty_like(x), eval = ops::empty_like(x), dx = ops::empty_like(x);
-    for (Tensor* t : {&mean, &invstd, &dgamma, &dbeta}) *t = Tensor::empty({channels}, parameters);
-    table.batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, running_mean, running_var, y, mean, invstd);
-    table.batch_norm_eval(x, gamma, beta, running_mean, running_var, kEpsilon, eval);
+    for (Tensor* t : {&mean, &invstd, &shift, &dgamma, &dbeta}) *t = Tensor::empty({channels}, parameters);
+    table.batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, tail, running_mean, running_var, y, mean,
+                           invstd, shift);
+    table.batch_norm_eval(x, gamma, beta, running_mean, running_var, kEpsilon, tail, eval);
     const auto count = static_cast<double>(x.numel() / channels);
-    table.batch_norm_grad_sums(dy, x, mean, invstd, dgamma, dbeta);
-    table.batch_norm_grad_input(dy, x, gamma, mean, invstd, dgamma, dbeta, count, dx);
+    BatchNormForward forward{x, gamma, mean, invstd};
+    if (relu && add) forward.y = y, dz = ops::empty_like(x);
+    if (relu && !add) forward.shift = shift;
+    table.batch_norm_grad_sums(dy, forward, dz, dgamma, dbeta);
+    const Tensor by_bn = relu && add ? dz : dy;
+    table.batch_norm_grad_input(by_bn, forward, dgamma, dbeta, count, dx);
     dx_of_share = ops::empty_like(x);
-    table.batch_norm_grad_input(dy, x, gamma, mean, invstd, dgamma, dbeta, 3 * count, dx_of_share);
+    table.batch_norm_grad_input(by_bn, forward, dgamma, dbeta, 3 * count, dx_of_share);
     for (Tensor* t : {&own_mean, &own_squares}) *t = Tensor::empty({channels}, DType::f64);
     table.batch_norm_moments(x, own_mean, own_squares);
   }
@@ -55,6 +68,7 @@ struct BatchNorm {
 void compare(const BatchNorm& got, const BatchNorm& expected, double activations, double statistics) {
   CHECK(test::far_from(got.y, expected.y, activations) == "");
   CHECK(test::far_from(got.eval, expected.eval, activations) == "");
+  if (expected.dz.defined()) CHECK(test::far_from(got.dz, expected.dz, activations) == "");
   CHECK(test::far_from(got.dx, expected.dx, activations) == "");
   CHECK(test::far_from(got.dx_of_share, expected.dx_of_share, activations) == "");
   CHECK(test::far_from(got.own_mean, expected.own_mean, statistics) == "");
@@ -77,10 +91,14 @@ TEST_CASE("batch norm and its gradients equal the reference for every shape, dty
     for (const Shape& shape : shapes)
       for (const MemoryFormat format : test::kFormats) {
         if (shape.size() == 2 && format == MemoryFormat::channels_last) continue;
-        CAPTURE(name(dtype), shape[0], shape[1], format == MemoryFormat::channels_last);
         const Tensor x = test::random(shape, 1, dtype, format);
-        compare({fast(), x}, {reference_kernels(), x}, tolerance(dtype),
-                tolerance(test::parameter_dtype(dtype)));
+        for (const Ending ending : kEndings) {
+          // The reference is slow: endings on the small shapes and on one with whole and broken pieces of channels.
+          if (ending != Ending::none && x.numel() > 50'000) continue;
+          CAPTURE(name(dtype), shape[0], shape[1], format == MemoryFormat::channels_last, ending);
+          compare({fast(), x, ending}, {reference_kernels(), x, ending}, tolerance(dtype),
+                  tolerance(test::parameter_dtype(dtype)));
+        }
       }
 }
 
@@ -126,7 +144,8 @@ TEST_CASE("running variance is unbiased, the normalisation is not", "[kernels][n
   const Tensor gamma = ops::full({1}, 1), beta = ops::full({1}, 0);
   Tensor running_mean = ops::full({1}, 0), running_var = ops::full({1}, 1), y = ops::empty_like(x);
   Tensor mean = Tensor::empty({1}), invstd = Tensor::empty({1});
-  fast().batch_norm_train(x, gamma, beta, 0.1, 0, running_mean, running_var, y, mean, invstd);
+  Tensor shift = Tensor::empty({1});
+  fast().batch_norm_train(x, gamma, beta, 0.1, 0, {}, running_mean, running_var, y, mean, invstd, shift);
   REQUIRE_THAT(running_var.item(), Catch::Matchers::WithinAbs(1.0666667, 1e-6));
   REQUIRE_THAT(running_mean.item(), Catch::Matchers::WithinAbs(0.25, 1e-7));
   REQUIRE_THAT(invstd.item(), Catch::Matchers::WithinAbs(1 / std::sqrt(1.25), 1e-6));
@@ -136,10 +155,12 @@ TEST_CASE("running variance is unbiased, the normalisation is not", "[kernels][n
 TEST_CASE("batch norm without running statistics normalises just the same", "[kernels][norm]") {
   const Tensor x = test::random({4, 8, 3, 3}, 1), gamma = ops::full({8}, 1), beta = ops::full({8}, 0);
   Tensor none_mean, none_var, y = ops::empty_like(x), mean = Tensor::empty({8}), invstd = Tensor::empty({8});
-  fast().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, none_mean, none_var, y, mean, invstd);
+  Tensor shift = Tensor::empty({8});
+  fast().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, {}, none_mean, none_var, y, mean, invstd,
+                          shift);
   Tensor ey = ops::empty_like(x), emean = Tensor::empty({8}), einvstd = Tensor::empty({8});
-  reference_kernels().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, none_mean, none_var, ey, emean,
-                                       einvstd);
+  reference_kernels().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, {}, none_mean, none_var, ey,
+                                       emean, einvstd, shift);
   REQUIRE(test::far_from(y, ey, 1e-5) == "");
 }
 
@@ -148,10 +169,10 @@ TEST_CASE("norms give the same bits for any number of threads", "[kernels][norm]
   for (const MemoryFormat format : test::kFormats) {
     const Tensor x = test::random({8, 24, 20, 20}, 1, DType::f32, format);
     set_num_threads(1);
-    const BatchNorm one(fast(), x);
+    const BatchNorm one(fast(), x, Ending::add_relu);
     for (const int threads : {2, 3}) {
       set_num_threads(threads);
-      const BatchNorm many(fast(), x);
+      const BatchNorm many(fast(), x, Ending::add_relu);
       CHECK(test::differs_bitwise(one.y, many.y) == "");
       CHECK(test::differs_bitwise(one.dx, many.dx) == "");
       CHECK(test::differs_bitwise(one.dgamma, many.dgamma) == "");
@@ -159,6 +180,29 @@ TEST_CASE("norms give the same bits for any number of threads", "[kernels][norm]
     }
     set_num_threads(before);
   }
+}
+
+TEST_CASE("the gradient of batch norm may be written over the gradient that came in", "[kernels][norm]") {
+  for (const MemoryFormat format : test::kFormats)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Tensor x = test::random({2, 70, 9, 7}, 1, dtype, format),
+                   y = test::random(x.shape(), 2, dtype, format);
+      const Tensor dy = test::random(x.shape(), 3, dtype, format);
+      const Tensor gamma = test::random({70}, 4), mean = test::random({70}, 5), invstd = ops::full({70}, 0.7);
+      const BatchNormForward forward{x, gamma, mean, invstd, {}, y};
+      Tensor dz[2] = {ops::empty_like(x), ops::clone(dy, format)}, dx[2] = {ops::empty_like(x), dz[1]};
+      Tensor dgamma[2], dbeta[2];
+      for (const int i : {0, 1}) {
+        dgamma[i] = Tensor::empty({70}), dbeta[i] = Tensor::empty({70});
+        fast().batch_norm_grad_sums(i == 0 ? dy : dz[1], forward, dz[i], dgamma[i], dbeta[i]);
+      }
+      CHECK(test::differs_bitwise(dz[0], dz[1]) == "");
+      CHECK(test::differs_bitwise(dgamma[0], dgamma[1]) == "");
+      CHECK(test::differs_bitwise(dbeta[0], dbeta[1]) == "");
+      for (const int i : {0, 1})
+        fast().batch_norm_grad_input(dz[i], forward, dgamma[0], dbeta[0], 126, dx[i]);
+      CHECK(test::differs_bitwise(dx[0], dx[1]) == "");
+    }
 }
 
 TEST_CASE("layer norm and its gradients equal the reference", "[kernels][norm]") {
