@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // apps/bench/report.h - how every benchmark presents itself: machine, date and command first, a table for people, the
-// same figures as JSON for programs, and at the end whether anybody else was computing. Read before: apps/bench/timing.h.
+// same figures as JSON for programs, and at the end whether anybody else was computing.
+// Read before: apps/bench/timing.h.
 #pragma once
 
 #include <functional>

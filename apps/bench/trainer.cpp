@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// apps/bench/trainer.cpp - see the header.
+#include "apps/bench/trainer.h"
+
+#include <algorithm>
+
+#include "autograd/engine.h"
+#include "autograd/ops/loss.h"
+#include "core/rng.h"
+#include "core/span.h"
+#include "data/synthetic.h"
+#include "kernels/ops.h"
+#include "models/catalog.h"
+
+namespace brigade::apps {
+namespace {
+
+std::unique_ptr<nn::Module> make_model(const TrainerOptions& o) {
+  default_generator() = {.seed = 1};
+  return models::make_model(
+      o.model, {.stem = o.stem, .precision = o.precision, .image = {3, o.image_size, o.image_size}});
+}
+
+// As a loader gives them: f32, channels_last.
+data::Batch random_batch(const TrainerOptions& o, int rank) {
+  Generator generator{.seed = static_cast<std::uint64_t>(rank + 2)};
+  const Tensor images = ops::randn({o.batch_size, 3, o.image_size, o.image_size}, generator);
+  Tensor labels = Tensor::zeros({o.batch_size}, DType::i64);
+  for (std::int64_t i = 0; i < o.batch_size; ++i) labels.data<std::int64_t>()[i] = (i + rank) % 10;
+  return {.images = ops::contiguous(images, MemoryFormat::channels_last), .labels = labels};
+}
+
+}  // namespace
+
+StepTimes typical(std::vector<StepTimes> steps) {
+  std::sort(steps.begin(), steps.end(),
+            [](const StepTimes& a, const StepTimes& b) { return a.total < b.total; });
+  const std::size_t skipped = steps.size() / 4;
+  const std::size_t count = steps.size() - 2 * skipped;
+  const double share = 1 / static_cast<double>(count);
+  StepTimes mean;
+  for (std::size_t i = skipped; i < skipped + count; ++i) {
+    const StepTimes& s = steps[i];
+    mean.total += share * s.total;
+    mean.data += share * s.data;
+    mean.forward += share * s.forward;
+    mean.backward += share * s.backward;
+    mean.optimizer += share * s.optimizer;
+    mean.waited += share * s.waited;
+    for (const auto& [name, ms] : s.operations) mean.operations[name] += share * ms;
+  }
+  return mean;
+}
+
+Trainer::Trainer(const TrainerOptions& options, dist::ProcessGroup& group)
+    : options_(options), group_(group), model_(make_model(options)) {
+  dist::DdpOptions ddp;
+  ddp.check_every = 0;  // Steps without synchronisation let ranks drift apart, and here nobody minds.
+  ddp_ = std::make_unique<dist::Ddp>(model_->named_parameters(), model_->named_buffers(), group, ddp);
+  optimizer_ = std::make_unique<optim::Sgd>(ddp_->parameters(), 0.001,
+                                            optim::SgdOptions{.momentum = 0.9, .weight_decay = 5e-4});
+  if (options.loader) {
+    images_ = data::make_synthetic(
+        {.train = std::max<std::int64_t>(2048, 4 * options.batch_size * group.size()), .test = 1});
+    loader_ = std::make_unique<data::Loader>(images_.train,
+                                             data::LoaderOptions{.batch_size = options.batch_size,
+                                                                 .rank = group.rank(),
+                                                                 .size = group.size(),
+                                                                 .augment = data::standard_augment()});
+  } else {
+    batch_ = random_batch(options, group.rank());
+  }
+}
+
+data::Batch Trainer::next() { return loader_ ? loader_->next() : batch_; }
+
+StepTimes Trainer::step(Synchronise synchronise) {
+  const auto ms = [](Clock::time_point from, Clock::time_point to) { return dist::milliseconds(to - from); };
+  SpanTotals operations;
+  const SpanListener listen(operations);
+  if (group_.size() > 1) group_.barrier().wait();
+  const auto begin = Clock::now();
+  const data::Batch batch = next();
+  const auto forward = Clock::now();
+  ddp_->parameters().zero_grad();
+  const Variable loss = cross_entropy((*model_)(batch.images), batch.labels);
+  const auto backward_begin = Clock::now();
+  if (synchronise == Synchronise::yes) {
+    backward(loss);
+  } else {
+    const auto local = ddp_->no_sync();
+    backward(loss);
+  }
+  const auto optimizer = Clock::now();
+  optimizer_->step();
+  const auto end = Clock::now();
+  if (group_.size() > 1) group_.barrier().wait();
+
+  StepTimes times{.total = ms(begin, Clock::now()),
+                  .data = ms(begin, forward),
+                  .forward = ms(forward, backward_begin),
+                  .backward = ms(backward_begin, optimizer),
+                  .optimizer = ms(optimizer, end)};
+  if (synchronise == Synchronise::yes)
+    for (const dist::BucketRecord& bucket : ddp_->ledger().last().buckets)
+      times.waited += dist::milliseconds(bucket.waited);
+  for (const auto& [name, total] : operations.totals())
+    times.operations[name] = dist::milliseconds(total.self);
+  return times;
+}
+
+std::function<void()> make_inference(const TrainerOptions& options) {
+  const std::shared_ptr<nn::Module> model = make_model(options);
+  model->eval();
+  return [model, images = random_batch(options, 0).images] {
+    const NoGrad no_grad;
+    (*model)(images);
+  };
+}
+
+}  // namespace brigade::apps

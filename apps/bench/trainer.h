@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// apps/bench/trainer.h - training steps and forwards with a watch on every phase. Read before: core/span.h, dist/ddp.h.
+// Used by bench_train.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/loader.h"
+#include "dist/ddp.h"
+#include "nn/optim/sgd.h"
+
+namespace brigade::apps {
+
+struct TrainerOptions {
+  std::string model = "resnet18", stem = "cifar";
+  DType precision = DType::f32;
+  std::int64_t batch_size = 32;  ///< Per rank.
+  std::int64_t image_size = 32;
+  bool loader =
+      false;  ///< Batches of generated CIFAR through data::Loader, instead of random numbers in memory.
+};
+
+/// One step, in milliseconds.
+struct StepTimes {
+  double total = 0, data = 0, forward = 0, backward = 0, optimizer = 0;
+  double waited = 0;  ///< Part of backward: the compute thread stood still for a bucket.
+  /// By operation (ops of kernels/ops.h), without operations inside; forward and backward together.
+  std::map<std::string, double> operations = {};
+};
+
+/// Means over the middle half of steps by total time: phases still add up, and outliers do not count.
+StepTimes typical(std::vector<StepTimes> steps);
+
+/// A model, its data and its optimizer, on one rank of `group`.
+class Trainer {
+ public:
+  Trainer(const TrainerOptions& options, dist::ProcessGroup& group);
+
+  enum class Synchronise { yes, no };
+  /// From barrier to barrier if there are several ranks: a step ends when the slowest has.
+  StepTimes step(Synchronise synchronise = Synchronise::yes);
+
+ private:
+  data::Batch next();
+
+  TrainerOptions options_;
+  dist::ProcessGroup& group_;
+  std::unique_ptr<nn::Module> model_;
+  std::unique_ptr<dist::Ddp> ddp_;
+  std::unique_ptr<optim::Sgd> optimizer_;
+  data::Split images_;
+  std::unique_ptr<data::Loader> loader_;
+  data::Batch batch_;
+};
+
+/// A model in evaluation mode; calls run one forward without gradients on random images.
+std::function<void()> make_inference(const TrainerOptions& options);
+
+}  // namespace brigade::apps
