@@ -11,10 +11,10 @@
 // In both a convolution is nothing but products over a batch of terms (Georganas et al., "High-Performance Deep
 // Learning via a Single Building Block", 2020).
 //
-// f32 runs on the same tiles: a value is the sum of three bf16 values of 8 bits each, and a product the sum of the
-// six products of the largest parts; what is left out is below 2^-24 of the product (Henry, Tang and Heinecke,
-// "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations", 2019). What is not
-// finite stays so, but infinities become NaN, and values beyond 3.39e38 infinities.
+// f32 runs on the same tiles: a value is the sum of three bf16 values, which hold 8 bits of it each, and a product
+// the sum of the six products of the largest parts; what is left out is below 2^-22 of the product and 2^-25 on
+// average (Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision
+// Computations", 2019). Infinities become NaN.
 // Read before: kernels/cpu/conv.cpp. Read next: pack.h, multiply.h, conv_images.cpp.
 #pragma once
 

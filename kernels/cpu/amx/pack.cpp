@@ -18,27 +18,29 @@ void load_row(const bf16* data, std::int64_t values, __m512i (&parts)[1]) {
   parts[0] = _mm512_maskz_loadu_epi16(mask_of(values), data);
 }
 
-__m512i rounded(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
-__m512 low_values(__m512i row) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(row)), 16));
-}
-__m512 high_values(__m512i row) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(row, 1)), 16));
-}
-
-// What rounding `x` to `part` lost, exactly; nothing where `part` is infinite or NaN.
-__m512 remainder(__m512 x, __m512 part) {
-  constexpr int kInfiniteOrNan = 0x99;  // Quiet and signalling NaN, both infinities.
-  return _mm512_maskz_sub_ps(_knot_mask16(_mm512_fpclass_ps_mask(part, kInfiniteOrNan)), x, part);
-}
-
+// 32 values as bf16 parts. One part is rounded to nearest even. Of several each takes the next 8 bits, and together
+// they are the value exactly: what truncation leaves can be computed without error.
 template <int count>
 void split(__m512 low, __m512 high, __m512i (&parts)[count]) {
-  for (int p = 0; p < count; ++p) {
-    parts[p] = rounded(low, high);
-    if (p + 1 == count) break;
-    low = remainder(low, low_values(parts[p]));
-    high = remainder(high, high_values(parts[p]));
+  if constexpr (count == 1) {
+    parts[0] = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+  } else {
+    alignas(64) static constexpr auto kUpperHalves = [] {
+      struct {
+        std::int16_t of[32];
+      } index{};
+      for (int i = 0; i < 32; ++i) index.of[i] = static_cast<std::int16_t>(2 * i + 1);
+      return index;
+    }();
+    const __m512i index = _mm512_load_si512(kUpperHalves.of);
+    const auto truncated = [](__m512 x) {
+      return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(-0x10000)));
+    };
+    for (__m512i& part : parts) {
+      part = _mm512_permutex2var_epi16(_mm512_castps_si512(low), index, _mm512_castps_si512(high));
+      low = _mm512_sub_ps(low, truncated(low));
+      high = _mm512_sub_ps(high, truncated(high));
+    }
   }
 }
 

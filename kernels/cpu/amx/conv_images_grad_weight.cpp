@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: MIT
-// kernels/cpu/amx/conv_grad_weight.cpp - dw[o, c, k] = sum over images and output pixels p of dy[p, o] x[p + k, c]:
-// for each kernel position a product whose depth is the images, added up over the pixels. Every element is one chain
-// of additions in a fixed order, the same for any number of threads.
+// kernels/cpu/amx/conv_images_grad_weight.cpp - dw[o, c, k] = sum over images and output pixels p of dy[p, o] x[p +
+// k, c]: for each kernel position a product whose depth is the images, added up over the pixels. Every element is one
+// chain of additions in a fixed order, the same for any number of threads.
 // Read before: amx.h, pack.h.
 #include <algorithm>
 
 #include "core/parallel.h"
 #include "kernels/cpu/amx/amx.h"
-#include "kernels/cpu/amx/geometry.h"
-#include "kernels/cpu/amx/multiply.h"
 #include "kernels/cpu/amx/packed.h"
 #include "kernels/cpu/amx/patches.h"
-#include "kernels/cpu/amx/strided.h"
+#include "kernels/cpu/amx/weight_sums.h"
 
 namespace brigade::cpu::amx::images {
 
 namespace {
-
-constexpr std::int64_t kSums = 4 * kTileRows * kTileRows;  // 32 outputs by 32 inputs: four tiles of f32.
-constexpr int kStride = 64;
 
 template <int parts>
 struct GradWeight {
@@ -45,14 +40,10 @@ struct GradWeight {
   void add(const Group& group, std::int64_t unit, std::int64_t position, std::int64_t begin, std::int64_t end,
            float* sums_at) const {
     constexpr LeftTiles kLeft{.second = kTileValues, .row_bytes = 64, .part = kBlockValues};
-    if (begin == 0 && group.is_first) {
+    if (begin == 0 && group.is_first)
       zero_sums();
-    } else {
-      _tile_loadd(0, sums_at, kStride);
-      _tile_loadd(1, sums_at + kSums / 4, kStride);
-      _tile_loadd(2, sums_at + kSums / 2, kStride);
-      _tile_loadd(3, sums_at + kSums / 4 * 3, kStride);
-    }
+    else
+      load_sums(sums_at);
     const std::int32_t* sources = reach.of(position);
     std::int64_t image_block = begin / g.out_pixels, p = begin % g.out_pixels;
     for (std::int64_t i = begin; i < end; ++i) {
@@ -64,33 +55,7 @@ struct GradWeight {
         ++image_block;
       }
     }
-    _tile_stored(0, sums_at, kStride);
-    _tile_stored(1, sums_at + kSums / 4, kStride);
-    _tile_stored(2, sums_at + kSums / 2, kStride);
-    _tile_stored(3, sums_at + kSums / 4 * 3, kStride);
-  }
-
-  // The sums of a unit -> dw [O, I, positions].
-  void write(const float* sums_at, std::int64_t unit, float* dw) const {
-    const std::int64_t o = unit / in_blocks * kBlock, c = unit % in_blocks * kBlock;
-    const std::int64_t rows = std::min(kBlock, g.out_channels - o),
-                       width = std::min(kBlock, g.in_channels - c);
-    const auto row_of = [&](std::int64_t k, std::int64_t r, std::int64_t half) {
-      return sums_at + k * kSums + (r / 16 * 2 + half) * (kSums / 4) + r % 16 * 16;
-    };
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float* to = dw + ((o + r) * g.in_channels + c) * g.positions;
-      if (g.positions == kNine && width == kBlock) {
-        for (std::int64_t half = 0; half < 2; ++half) {
-          __m512 values[kNine];
-          for (std::int64_t k = 0; k < kNine; ++k) values[k] = _mm512_load_ps(row_of(k, r, half));
-          join_nine(values, to + half * 16 * kNine);
-        }
-        continue;
-      }
-      for (std::int64_t v = 0; v < width; ++v)
-        for (std::int64_t k = 0; k < g.positions; ++k) to[v * g.positions + k] = row_of(k, r, v / 16)[v % 16];
-    }
+    store_sums(sums_at);
   }
 
   // A band of pixels stays in the second-level cache while the units pass by; it is longer where the sums, which pass
@@ -107,7 +72,8 @@ struct GradWeight {
           const std::int64_t end = std::min(begin + band, group.length);
           float* at = sums.data<float>() + unit * g.positions * kSums;
           for (std::int64_t k = 0; k < g.positions; ++k) add(group, unit, k, begin, end, at + k * kSums);
-          if (end == group.length && group.is_last) write(at, unit, dw);
+          if (end == group.length && group.is_last)
+            write_weights(at, unit / in_blocks, unit % in_blocks, g, dw);
         }
     });
   }
