@@ -14,9 +14,7 @@
 #include "autograd/ops/arithmetic.h"
 #include "autograd/ops/loss.h"
 #include "core/parallel.h"
-#include "core/rng.h"
 #include "data/loader.h"
-#include "models/catalog.h"
 #include "nn/optim/catalog.h"
 #include "nn/optim/ema.h"
 #include "nn/optim/schedule.h"
@@ -24,16 +22,6 @@
 
 namespace brigade::apps {
 namespace {
-
-std::unique_ptr<nn::Module> make_model(const TrainOptions& options, const data::Dataset& train) {
-  default_generator() = {.seed = options.seed};
-  auto model = models::make_model(options.model, {.classes = train.classes,
-                                                  .stem = options.stem,
-                                                  .precision = options.precision,
-                                                  .checkpoint_activations = options.checkpoint_activations});
-  if (!options.init.empty()) nn::load(*model, options.init);
-  return model;
-}
 
 // One optimizer step over `accumulate` batches; returns the mean loss over them and over ranks.
 double train_step(const TrainOptions& options, nn::Module& model, data::Loader& loader, dist::Ddp& ddp,
@@ -62,13 +50,14 @@ double train_step(const TrainOptions& options, nn::Module& model, data::Loader& 
   return loss_sum.item();
 }
 
-void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGroup& group) {
+void train(const TrainOptions& options, const LoadedData& data, Clock::time_point begin,
+           dist::ProcessGroup& group) {
   const auto& [train_set, test_set, source] = data.split;
   if (options.threads > 0) set_num_threads(options.threads);
   check_same_flags(options, group);
-  RunLog log(options, group.rank());
+  RunLog log(options, group.rank(), begin);
 
-  const auto model = make_model(options, train_set);
+  const auto model = make_model(options, train_set.classes);
   data::Loader loader(train_set, options.loading(group.rank(), group.size()));
   const auto wrapped = wrap_model(options, *model, train_set, group);
   dist::Ddp& ddp = *wrapped;
@@ -100,13 +89,14 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
   const auto evaluate_now = [&](std::int64_t epoch) {
     ddp.sync_buffers();
     const auto average = ema ? std::optional(ema->average_scope()) : std::nullopt;
-    EvaluationReport report = evaluate(*model, test_set, options.batch_size, group);
+    EvaluationReport report =
+        evaluate(*model, test_set, {.batch_size = options.batch_size, .flip = options.eval_flip}, group);
     report.epoch = epoch;
-    log.evaluation(report);
+    return log.evaluation(report);
   };
 
   for (std::int64_t step = 1; step <= steps; ++step) {
-    const auto begin = Clock::now();
+    const auto step_begin = Clock::now();
     std::int64_t epoch = 0;
     optimizer->set_lr(schedule(step - 1));
     const double loss = train_step(options, *model, loader, ddp, *optimizer, epoch);
@@ -118,7 +108,7 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
               .epoch = epoch,
               .loss = loss,
               .lr = optimizer->lr(),
-              .step_ms = dist::milliseconds(Clock::now() - begin),
+              .step_ms = dist::milliseconds(Clock::now() - step_begin),
               .images = global_batch},
              ddp.ledger().last());
     if (const auto change = ddp.last_plan_change();
@@ -126,7 +116,7 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
       log.line(change->text());
     const bool epoch_ends =
         step % per_epoch == 0 && options.eval_every > 0 && step / per_epoch % options.eval_every == 0;
-    if (epoch_ends || step == steps) evaluate_now(epoch);
+    if ((epoch_ends || step == steps) && evaluate_now(epoch)) break;  // --target-accuracy
   }
 
   const std::string sha = parameters_sha256(*model, group);
@@ -141,10 +131,11 @@ void train(const TrainOptions& options, const LoadedData& data, dist::ProcessGro
 
 int main(int argc, char** argv) {
   using namespace brigade::apps;
+  const auto begin = brigade::Clock::now();
   return run_main([&] {
     const TrainOptions options = parse_train_options(argc, argv);
     const LoadedData data = load_data(options);  // Once a process: thread ranks share it.
     brigade::dist::run_ranks(options.launch(),
-                             [&](brigade::dist::ProcessGroup& group) { train(options, data, group); });
+                             [&](brigade::dist::ProcessGroup& group) { train(options, data, begin, group); });
   });
 }

@@ -3,23 +3,40 @@
 #include "apps/common/evaluate.h"
 
 #include "autograd/no_grad.h"
+#include "autograd/ops/arithmetic.h"
 #include "autograd/ops/loss.h"
 #include "core/sha256.h"
 #include "data/loader.h"
 #include "kernels/ops.h"
 
 namespace brigade::apps {
+namespace {
 
-EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, std::int64_t batch_size,
+// Left and right exchanged.
+Tensor mirrored(const Tensor& images) {
+  Tensor out = ops::empty_like(images);
+  const std::int64_t width = images.size(3);
+  for (std::int64_t x = 0; x < width; ++x) {
+    Tensor column = out.slice(3, x, x + 1);
+    ops::copy_(column, images.slice(3, width - 1 - x, width - x));
+  }
+  return out;
+}
+
+}  // namespace
+
+EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, const EvaluateOptions& options,
                           dist::ProcessGroup& group) {
   const auto begin = Clock::now();
   const NoGrad no_grad;
   model.eval();
-  data::EvaluationLoader loader(test, {.batch_size = batch_size, .rank = group.rank(), .size = group.size()});
+  data::EvaluationLoader loader(
+      test, {.batch_size = options.batch_size, .rank = group.rank(), .size = group.size()});
   Tensor counts = Tensor::zeros({2}, DType::i64);  // images, correct
   Tensor loss_sum = Tensor::zeros({1}, DType::f64);
   while (const auto batch = loader.next()) {
-    const Variable logits = model(batch->images);
+    Variable logits = model(batch->images);
+    if (options.flip) logits = (logits + model(mirrored(batch->images))) * 0.5;
     const Tensor best = ops::argmax(logits.value(), 1);
     for (std::int64_t i = 0; i < batch->size(); ++i)
       counts.data<std::int64_t>()[1] += best.data<std::int64_t>()[i] == batch->labels.data<std::int64_t>()[i];

@@ -32,8 +32,8 @@ std::string json_number(double x) { return std::isfinite(x) ? fmt::format("{:.9g
 
 }  // namespace
 
-RunLog::RunLog(const TrainOptions& options, int rank)
-    : options_(options), speaks_(rank == 0), directory_(options.out) {
+RunLog::RunLog(const TrainOptions& options, int rank, Clock::time_point begin)
+    : options_(options), speaks_(rank == 0), begin_(begin), directory_(options.out) {
   if (!speaks_) return;
   if (!options.out.empty()) open();
   // After open(): the place may be the directory of --out.
@@ -122,17 +122,34 @@ void RunLog::step(const StepReport& r, const dist::StepRecord& sync) {
                   r.step, r.steps, r.epoch + 1, r.loss, r.lr, r.step_ms, rate, comm_ms, hidden_percent));
 }
 
-void RunLog::evaluation(const EvaluationReport& r) {
-  if (!speaks_) return;
-  const double accuracy = static_cast<double>(r.correct) / static_cast<double>(r.images);
+bool RunLog::evaluation(const EvaluationReport& r) {
+  const double accuracy = r.accuracy();
+  const bool reached = options_.target_accuracy > 0 && 100 * accuracy >= options_.target_accuracy;
+  if (!speaks_) return reached;
   if (metrics_) {
     fmt::print(metrics_.get(), "{{\"epoch\": {}, \"test_loss\": {}, \"test_accuracy\": {:.9g}}}\n", r.epoch,
                json_number(r.loss), accuracy);
     BRIGADE_CHECK(std::fflush(metrics_.get()) == 0, "--out: cannot write metrics.jsonl; ",
                   std::strerror(errno));
   }
-  line(fmt::format("epoch {:>3}  test loss {:.4f}  test accuracy {:.2f} % ({} of {})  in {:.1f} s",
-                   r.epoch + 1, r.loss, 100 * accuracy, r.correct, r.images, r.seconds));
+  line(fmt::format("epoch {:>3}  test loss {:.4f}  test accuracy {:.2f} % ({} of {}){}  in {:.1f} s",
+                   r.epoch + 1, r.loss, 100 * accuracy, r.correct, r.images,
+                   options_.eval_flip ? " with mirror images" : "", r.seconds));
+  if (reached) target(r);
+  return reached;
+}
+
+void RunLog::target(const EvaluationReport& r) {
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+  const auto whole = static_cast<std::int64_t>(seconds);
+  line(fmt::format("target reached: {:.2f} % after epoch {}, {} min {} s", 100 * r.accuracy(), r.epoch + 1,
+                   whole / 60, whole % 60));
+  if (!metrics_) return;
+  fmt::print(metrics_.get(),
+             "{{\"target_accuracy\": {:.9g}, \"epoch\": {}, \"reached\": {:.9g}, \"seconds\": {:.3f}}}\n",
+             options_.target_accuracy / 100, r.epoch, r.accuracy(), seconds);
+  BRIGADE_CHECK(std::fflush(metrics_.get()) == 0, "--out: cannot write metrics.jsonl; ",
+                std::strerror(errno));
 }
 
 }  // namespace brigade::apps

@@ -28,7 +28,8 @@ struct EvaluationReport {
   std::int64_t epoch = 0;
   std::int64_t images = 0, correct = 0;
   double loss = 0;
-  double seconds = 0;
+  double seconds = 0;  ///< That the evaluation took.
+  double accuracy() const { return static_cast<double>(correct) / static_cast<double>(images); }
 };
 
 /// What a run turned out to be, once ranks and data are known.
@@ -44,7 +45,8 @@ class RunLog {
  public:
   /// Rank 0 creates the directory and sees that --save will find a place when training is over. Throws Error naming
   /// the path if not. `options` must outlive the log.
-  RunLog(const TrainOptions& options, int rank);
+  /// `begin` is when the program started, from which --target-accuracy counts.
+  RunLog(const TrainOptions& options, int rank, Clock::time_point begin);
 
   /// The banner, config.json and the bucket plan (bucket_plan.json; with --print-plan on the screen as well).
   void start(const RunFacts& facts, const dist::Ddp& ddp);
@@ -56,10 +58,12 @@ class RunLog {
   void plan(const dist::Ddp& ddp);
   /// A line of metrics.jsonl and, unless quiet, one on the screen.
   void step(const StepReport& report, const dist::StepRecord& sync);
-  void evaluation(const EvaluationReport& report);
+  /// Returns whether --target-accuracy is reached, on every rank; then the log has said so.
+  [[nodiscard]] bool evaluation(const EvaluationReport& report);
 
  private:
   void open();
+  void target(const EvaluationReport& report);
   void write(const std::filesystem::path& path, const std::string& text, const char* flag);
 
   struct CloseFile {
@@ -67,6 +71,7 @@ class RunLog {
   };
   const TrainOptions& options_;
   bool speaks_;
+  Clock::time_point begin_;
   std::filesystem::path directory_;
   std::string printed_plan_;
   std::unique_ptr<std::FILE, CloseFile> metrics_;

@@ -114,6 +114,13 @@ void add_output_flags(CLI::App& app, Raw& raw) {
       ->add_option("--eval-every", o.eval_every, "Evaluate every N epochs and at the end; 0: at the end only")
       ->check(not_negative())
       ->capture_default_str();
+  group->add_flag("--eval-flip", o.eval_flip,
+                  "Evaluate the mean of the logits of each image and of its mirror image");
+  group
+      ->add_option("--target-accuracy", o.target_accuracy,
+                   "Stop at the first evaluation with this accuracy in percent, and say how long it took")
+      ->check(CLI::Range(0.0, 100.0))
+      ->type_name("PERCENT");
   group->add_flag("-q,--quiet", o.quiet, "No line per step");
 }
 

@@ -77,6 +77,7 @@ void finish(Raw& raw, const CLI::App& app) {
                                                              {"--label-smoothing", o.label_smoothing},
                                                              {"--clip-norm", o.clip_norm},
                                                              {"--ema", o.ema},
+                                                             {"--target-accuracy", o.target_accuracy},
                                                              {"--timeout", o.timeout},
                                                              {"--min-bucket-kb", o.min_bucket_kb}})
     require_usage(!std::isnan(value), str(flag, ": needs a number; got nan"));
@@ -112,6 +113,9 @@ void finish(Raw& raw, const CLI::App& app) {
   require_usage(o.device != "cuda", "--device: this build has no CUDA support; choose auto or cpu");
   require_usage(!o.deterministic || o.algorithm == "auto",
                 "--deterministic: chooses the algorithm; drop --algorithm");
+  require_usage(
+      app.count("--target-accuracy") == 0 || (o.target_accuracy > 0 && o.eval_every > 0),
+      "--target-accuracy: needs a number above 0, and evaluations before the end: --eval-every 1 or more");
   require_usage(app.count("--epochs") == 0 || app.count("--steps") == 0,
                 "--epochs and --steps exclude each other");
 }
@@ -241,7 +245,9 @@ std::string TrainOptions::to_json() const {
       {"net", net},
       {"net_schedule", net_schedule},
       {"slow_rank", slow_rank},
-      {"eval_every", eval_every}};
+      {"eval_every", eval_every},
+      {"eval_flip", eval_flip},
+      {"target_accuracy", target_accuracy}};
   return json.dump(1) + "\n";
 }
 

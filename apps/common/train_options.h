@@ -87,6 +87,8 @@ struct TrainOptions {
   // Output
   std::string out;              ///< Empty: no files.
   std::int64_t eval_every = 1;  ///< Epochs; 0: at the end only.
+  bool eval_flip = false;       ///< Evaluate the mean over each image and its mirror image.
+  double target_accuracy = 0;   ///< Percent at which training stops; 0: it does not.
   bool quiet = false;
 
   dist::LaunchOptions launch() const;

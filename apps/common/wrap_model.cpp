@@ -6,13 +6,26 @@
 
 #include "autograd/engine.h"
 #include "autograd/ops/loss.h"
+#include "core/rng.h"
 #include "data/loader.h"
 #include "dist/doctor.h"
 #include "dist/ready_order.h"
 #include "dist/sum_over_ranks.h"
+#include "models/catalog.h"
 #include "nn/batch_norm.h"
+#include "nn/state_dict.h"
 
 namespace brigade::apps {
+
+std::unique_ptr<nn::Module> make_model(const TrainOptions& options, std::int64_t classes) {
+  default_generator() = {.seed = options.seed};
+  auto model = models::make_model(options.model, {.classes = classes,
+                                                  .stem = options.stem,
+                                                  .precision = options.precision,
+                                                  .checkpoint_activations = options.checkpoint_activations});
+  if (!options.init.empty()) nn::load(*model, options.init);
+  return model;
+}
 
 void check_same_flags(const TrainOptions& options, dist::ProcessGroup& group) {
   auto flags = nlohmann::ordered_json::parse(options.to_json());

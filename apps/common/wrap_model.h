@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// apps/common/wrap_model.h - from a model and flags to a Ddp: what stands between --sync, --plan, --bn-buffers … and
-// the library. Read next: dist/ddp.h.
+// apps/common/wrap_model.h - from flags to a model and its Ddp: what stands between --model, --sync, --plan,
+// --bn-buffers … and the library. Read next: dist/ddp.h.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,9 @@
 #include "nn/module.h"
 
 namespace brigade::apps {
+
+/// The network of --model and its flags, with initial values from --seed or --init.
+std::unique_ptr<nn::Module> make_model(const TrainOptions& options, std::int64_t classes);
 
 /// Throws Error on all ranks, naming the first difference, if ranks were started with different flags: with another
 /// learning rate they would drift apart, with another network they would wait for each other in vain. Where data lies,

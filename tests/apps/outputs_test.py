@@ -11,7 +11,8 @@ from program import EVALUATION_KEYS, IN_ORDER, ROOT, STEP_KEYS, TINY, ProgramTes
 FLAGS = """--data --synthetic --epochs --steps --batch-size --lr --momentum --weight-decay --label-smoothing --schedule
     --optimizer --precision --model --stem --sync --bucket-mb --first-bucket-mb --accumulate --checkpoint-activations
     --backend --ranks --device --no-norm-decay --nesterov --seed --no-augment --no-shuffle --limit-train --limit-test
-    --eval-every --init --save --out --deterministic --plan --threads --clip-norm --ema --timeout --quiet""".split()
+    --eval-every --init --save --out --deterministic --plan --threads --clip-norm --ema --timeout --quiet
+    --eval-flip --target-accuracy""".split()
 
 
 class Words(ProgramTest):

@@ -126,5 +126,65 @@ class Learning(ProgramTest):
             self.assertGreater(run.evaluations[-1]["test_accuracy"], 0.5, "of unseen images; guessing gives 0.1")
 
 
+class Targets(ProgramTest):
+    def target(self, run):
+        return [r for r in run.records if "target_accuracy" in r]
+
+    def test_training_stops_at_the_first_evaluation_that_reaches_the_target(self):
+        whole = [r["test_accuracy"] for r in self.train(*LEARN).evaluations]
+        first = next(i for i, accuracy in enumerate(whole) if accuracy >= 0.3)
+        self.assertLess(first, len(whole) - 1, "or the test shows nothing")
+        for how in ({}, {"ranks": 2, "batch": 16}):
+            batch = how.pop("batch", 32)
+            run = self.train(*LEARN, f"--batch-size={batch}", "--target-accuracy=30", **how)
+            seen = [r["test_accuracy"] for r in run.evaluations]
+            self.assertGreaterEqual(seen[-1], 0.3)
+            self.assertTrue(all(accuracy < 0.3 for accuracy in seen[:-1]), seen)
+            self.assertEqual(len(run.steps), 8 * len(seen), "no step after it")
+            self.assertLess(len(run.steps), 80)
+            [record] = self.target(run)
+            self.assertEqual((record["target_accuracy"], record["epoch"], record["reached"]),
+                             (0.3, len(seen) - 1, seen[-1]))
+            self.assertLess(0, record["seconds"])
+            self.assertLess(record["seconds"], run.seconds)
+            self.assertRegex(run.out, rf"target reached: {100 * seen[-1]:.2f} % after epoch {len(seen)}, 0 min \d+ s\n")
+            self.assertTrue(run.sha, "and ends as always")
+
+    def test_only_evaluations_count(self):
+        run = self.train(*LEARN, "--target-accuracy=15", "--eval-every=4")
+        self.assertEqual(run.evaluations[0]["epoch"], 3)
+        self.assertIn((len(run.steps), len(self.target(run))), ((32, 1), (64, 1), (80, 1), (80, 0)))
+
+    def test_a_target_out_of_reach_changes_nothing(self):
+        run = self.train(*LEARN, "--target-accuracy=100")
+        self.assertEqual(len(run.steps), 80)
+        self.assertEqual(self.target(run), [])
+        self.assertNotIn("target reached", run.out)
+
+    def test_without_evaluations_there_is_no_target(self):
+        self.refuse(2, "--target-accuracy: needs", *LEARN, "--target-accuracy=50", "--eval-every=0")
+        self.refuse(2, "--target-accuracy: needs", *LEARN, "--target-accuracy=nan")
+        self.refuse(2, "--target-accuracy", *LEARN, "--target-accuracy=101")
+
+    def test_mirror_images_count_as_much_as_images(self):
+        # A test set and the same in the mirror: equal with --eval-flip, different without.
+        folders = [self.folder / name for name in ("plain", "mirrored")]
+        for folder in folders:
+            made = self.run_program("--out", folder, "--train=64", "--test=10", program="make_synthetic_cifar")
+            self.assertEqual((made.code, made.err), (0, ""))
+        [file] = folders[1].rglob("test_batch.bin")
+        data = bytearray(file.read_bytes())
+        for start in range(0, len(data), 3073):
+            for row in range(start + 1, start + 3073, 32):
+                data[row:row + 32] = data[row:row + 32][::-1]
+        file.write_bytes(data)
+        for flags, same in ((("--eval-flip",), True), ((), False)):
+            one, two = [self.train("--steps=8", "--allow-short", "--data", folder, *flags) for folder in folders]
+            self.assertEqual(one.losses, two.losses, "training does not know")
+            difference = abs(one.evaluations[-1]["test_loss"] - two.evaluations[-1]["test_loss"])
+            (self.assertLess if same else self.assertGreater)(difference, 1e-5)
+            self.assertEqual("with mirror images" in one.out, same)
+
+
 if __name__ == "__main__":
     main()
