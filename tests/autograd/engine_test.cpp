@@ -199,6 +199,49 @@ TEST_CASE("an observer learns which leaves a backward reaches before it starts",
   }
 }
 
+TEST_CASE("backward through a chain holds two gradients at a time", "[autograd][engine]") {
+  const std::int64_t size = 1 << 17, bytes = 8 * size;
+  Variable x = Variable::parameter(test::random({size}, 1, DType::f64));
+  Variable y = x;
+  for (int i = 0; i < 6; ++i) y = tanh(y);
+  const Tensor dy = test::random({size}, 2, DType::f64);
+  Runtime& memory = runtime({});
+  memory.reset_peak();
+  const std::int64_t before = memory.memory_stats().in_use_bytes;
+  backward(y, {.gradient = dy});
+  // The first operation frees nothing: its result y is ours. It makes one gradient and the next another.
+  REQUIRE(memory.memory_stats().peak_bytes - before <= 2 * bytes + 4096);
+}
+
+TEST_CASE("gradients of several uses are added in memory that nobody else sees", "[autograd][engine]") {
+  const std::int64_t size = 1 << 17, bytes = 8 * size;
+  Variable x = Variable::parameter(test::random({size}, 1, DType::f64));
+  const Variable y = x * 1.0;
+  const Variable z = tanh(y) + exp(y) * 2.0 + y;
+  const Tensor dz = test::random({size}, 2, DType::f64);
+  std::vector<Tensor> kept;  // A hook may hold on to a contribution: then it is not written to.
+  const auto gradient = [&] { return grad(z, {x}, {.gradient = dz, .retain_graph = true})[0]; };
+  const Tensor expected = gradient();
+  {
+    Variable observed = y;
+    HookHandle hook = observed.register_hook([&](const Tensor& contribution) {
+      kept.push_back(contribution);
+      return Tensor();
+    });
+    REQUIRE(test::differs_bitwise(gradient(), expected) == "");
+    REQUIRE(kept.size() == 3);
+    Tensor sum = ops::add(kept[0], kept[1]);
+    REQUIRE(test::differs(ops::add(sum, kept[2]), expected, 1e-14) == "");
+    kept.clear();
+    hook.remove();
+  }
+  Runtime& memory = runtime({});
+  memory.reset_peak();
+  const std::int64_t before = memory.memory_stats().in_use_bytes;
+  static_cast<void>(gradient());
+  REQUIRE(memory.memory_stats().peak_bytes - before <= 3 * bytes + 4096);
+}
+
 TEST_CASE("a gradient shared by two operands is never added to in place", "[autograd][engine]") {
   Variable x1 = leaf(1), x2 = leaf(1);
   const Variable a = x1 * 1.0, b = x2 * 1.0, later = a * 3.0;

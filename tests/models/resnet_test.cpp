@@ -5,6 +5,7 @@
 #include "autograd/engine.h"
 #include "autograd/ops/loss.h"
 #include "kernels/ops.h"
+#include "nn/optim/sgd.h"
 #include "nn/state_dict.h"
 #include "tests/support/tensors.h"
 #include "tests/support/test.h"
@@ -140,4 +141,31 @@ TEST_CASE("bf16 activations keep f32 parameters and give gradients close to f32'
   // Eight bits of mantissa through six convolutions and their norms.
   CHECK(std::abs(half.loss - full.loss) < 0.02 * full.loss);
   CHECK(differs(half, full, 1e-6) != "");
+}
+
+TEST_CASE("a steady training step asks the system for no memory, and its peak does not grow",
+          "[models][resnet]") {
+  for (const DType precision : {DType::f32, DType::bf16})
+    for (const Stem stem : {Stem::cifar, Stem::imagenet}) {
+      INFO(name(precision) << (stem == Stem::cifar ? " cifar" : " imagenet"));
+      ResNetOptions options = small();
+      options.precision = precision, options.stem = stem;
+      ResNet model(options);
+      optim::FlatParameters parameters(model.named_parameters());
+      optim::Sgd sgd(parameters, 0.01, {.momentum = 0.9});
+      const Tensor images = test::random({4, 3, 32, 32}, 1),
+                   labels = Tensor::from<std::int64_t>({0, 1, 2, 3}, {4});
+      Runtime& memory = runtime({});
+      // Peak bytes of one step, and calls to the system so far.
+      const auto step = [&] {
+        memory.reset_peak();
+        parameters.zero_grad();
+        backward(cross_entropy(model(images), labels));
+        sgd.step();
+        return std::pair(memory.memory_stats().peak_bytes, memory.memory_stats().system_allocations);
+      };
+      for (int i = 0; i < 2; ++i) static_cast<void>(step());
+      const auto third = step();
+      for (int i = 0; i < 4; ++i) REQUIRE(step() == third);
+    }
 }
