@@ -3,6 +3,7 @@
 // channels lie side by side (channels_last), right for any strides. All averages are one kernel: a window is
 // a range of rows and a range of columns, fixed or adaptive.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/parallel.h"
@@ -164,26 +165,43 @@ void max_pool2d(const Tensor& x, const Window& window, Tensor& out, Tensor& inde
     with_unit(unit_channels(x) && unit_channels(out) && unit_channels(index), [&](auto unit) {
       const std::int64_t in_c = unit ? 1 : in.c, out_c = unit ? 1 : to.c, index_c = unit ? 1 : to_index.c;
       for_each_pixel(out, 8, [&](std::int64_t n, std::int64_t i, std::int64_t j) {
-        T* __restrict best = target + to.pixel(n, i, j);
-        std::int64_t* __restrict where = indices + to_index.pixel(n, i, j);
-        bool first = true;
-        for (std::int64_t p = 0; p < window.kernel[0]; ++p)
-          for (std::int64_t q = 0; q < window.kernel[1]; ++q) {
-            const std::int64_t h = i * window.stride[0] - window.padding[0] + p * window.dilation[0];
-            const std::int64_t w = j * window.stride[1] - window.padding[1] + q * window.dilation[1];
-            if (h < 0 || h >= height || w < 0 || w >= width) continue;
-            const T* line = source + in.pixel(n, h, w);
-            const std::int64_t here = h * width + w;
-            // Of equals the first stays; a NaN wins, as in PyTorch, so that it is not hidden.
-            for (std::int64_t c = 0; c < channels; ++c) {
-              const S value = static_cast<S>(line[c * in_c]), old = static_cast<S>(best[c * out_c]);
-              const bool better = first | !(value <= old);
-              const bool keep = !first & (old != old);
-              best[c * out_c] = better & !keep ? line[c * in_c] : best[c * out_c];
-              where[c * index_c] = better & !keep ? here : where[c * index_c];
+        const std::int64_t top = i * window.stride[0] - window.padding[0],
+                           left = j * window.stride[1] - window.padding[1];
+        // Channels in pieces whose winners stay in registers and first cache; 32-bit offsets from the window's corner
+        // are as wide as a float, so the two are chosen by one mask.
+        constexpr std::int64_t kPiece = 64;
+        S best[kPiece];
+        std::int32_t where[kPiece];
+        for (std::int64_t c0 = 0; c0 < channels; c0 += kPiece) {
+          const std::int64_t count = std::min(kPiece, channels - c0);
+          bool first = true;
+          for (std::int64_t p = 0; p < window.kernel[0]; ++p)
+            for (std::int64_t q = 0; q < window.kernel[1]; ++q) {
+              const std::int64_t down = p * window.dilation[0], right = q * window.dilation[1];
+              const std::int64_t h = top + down, w = left + right;
+              if (h < 0 || h >= height || w < 0 || w >= width) continue;
+              const T* line = source + in.pixel(n, h, w) + c0 * in_c;
+              const auto here = static_cast<std::int32_t>(down * width + right);
+              if (std::exchange(first, false)) {
+                for (std::int64_t c = 0; c < count; ++c) best[c] = static_cast<S>(line[c * in_c]);
+                std::fill_n(where, count, here);
+                continue;
+              }
+              // Of equals the first stays; a NaN wins, as in PyTorch, so that it is not hidden.
+              for (std::int64_t c = 0; c < count; ++c) {
+                const S value = static_cast<S>(line[c * in_c]), old = best[c];
+                const bool better = !(value <= old) & (old == old);
+                best[c] = better ? value : old;
+                where[c] = better ? here : where[c];
+              }
             }
-            first = false;
+          T* to_line = target + to.pixel(n, i, j) + c0 * out_c;
+          std::int64_t* index_line = indices + to_index.pixel(n, i, j) + c0 * index_c;
+          for (std::int64_t c = 0; c < count; ++c) {
+            to_line[c * out_c] = static_cast<T>(best[c]);
+            index_line[c * index_c] = top * width + left + where[c];
           }
+        }
       });
     });
   });
