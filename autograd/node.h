@@ -50,7 +50,7 @@ class Gradients {
   /// that nothing is copied; fresh contiguous memory otherwise. Call give(i, …) with it.
   virtual Tensor destination(int i) = 0;
   /// The gradient of input `i`, in its shape and dtype. May share memory with `dy` or with other gradients:
-  /// the engine never writes to it.
+  /// the engine writes to it only once nobody else can see it.
   virtual void give(int i, Tensor gradient) = 0;
 
   /// The saved tensor. Throws Error naming the operation if it was changed in place.
