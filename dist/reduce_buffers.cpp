@@ -61,34 +61,64 @@ T divided(T sum, int size) {
     return sum / static_cast<T>(size);
 }
 
+// into[i] = from[0][i] op … op from[n-1][i], n of them fixed so that a block is read once. `into` may be one of them:
+// only ever at the same i, which the compiler has to be told to use vectors.
+template <Reduce op, bool last, class C, class T, std::size_t n>
+void combine_sources(C* into, const T* const (&from)[n], std::int64_t count, int size) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    C value = static_cast<C>(from[0][i]);
+    for (std::size_t k = 1; k < n; ++k) value = combine<op>(value, static_cast<C>(from[k][i]));
+    into[i] = last && op == Reduce::mean ? divided(value, size) : value;
+  }
+}
+
+// One pass over memory however many ranks there are: a block is summed in cache, then written to all.
+template <Reduce op, class T>
+void reduce_blocks(std::span<const std::byte* const> sources, std::span<std::byte* const> outs,
+                   std::int64_t count) {
+  using C = compute_t<T>;
+  constexpr std::int64_t kBlock = 1024;
+  constexpr bool in_place = std::is_same_v<T, C>;
+  C block[kBlock];
+  const int size = static_cast<int>(sources.size());
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t n = std::min(kBlock, count - begin);
+    const auto source = [&](int k) {
+      return reinterpret_cast<const T*>(sources[static_cast<std::size_t>(k)]) + begin;
+    };
+    const auto out = [&](std::byte* to) { return reinterpret_cast<T*>(to) + begin; };
+    // With few sources the first target needs no detour. With more it may be one that is still to be read.
+    C* sum = block;
+    if constexpr (in_place)
+      if (size <= 4) sum = out(outs[0]);
+    if (size == 1)
+      combine_sources<op, true, C, T>(sum, {source(0)}, n, size);
+    else if (size == 2)
+      combine_sources<op, true, C, T>(sum, {source(0), source(1)}, n, size);
+    else if (size == 3)
+      combine_sources<op, true, C, T>(sum, {source(0), source(1), source(2)}, n, size);
+    else
+      combine_sources<op, false, C, T>(sum, {source(0), source(1), source(2), source(3)}, n, size);
+    for (int k = 4; k < size; ++k) {  // Now `sum` is `block`.
+      const T* const next = source(k);
+      for (std::int64_t i = 0; i < n; ++i) block[i] = combine<op>(block[i], static_cast<C>(next[i]));
+    }
+    if (size >= 4 && op == Reduce::mean)
+      for (std::int64_t i = 0; i < n; ++i) sum[i] = divided(sum[i], size);
+    for (std::byte* to : outs)
+      if (static_cast<void*>(out(to)) != sum) std::copy(sum, sum + n, out(to));
+  }
+}
+
 }  // namespace
 
 void reduce_buffers(std::span<const std::byte* const> sources, std::span<std::byte* const> outs, DType dtype,
                     std::int64_t count, Reduce op) noexcept {
-  const int size = static_cast<int>(sources.size());
+  if (outs.empty()) return;
   dispatch(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = compute_t<T>;
     dispatch_reduce(op, [&](auto constant) {
-      constexpr Reduce kOp = decltype(constant)::value;
-      // One pass over memory however many ranks there are: a block is summed in cache, then written to all.
-      constexpr std::int64_t kBlock = 1024;
-      C sum[kBlock];
-      for (std::int64_t begin = 0; begin < count; begin += kBlock) {
-        const std::int64_t n = std::min(kBlock, count - begin);
-        const T* first = reinterpret_cast<const T*>(sources[0]) + begin;
-        for (std::int64_t i = 0; i < n; ++i) sum[i] = static_cast<C>(first[i]);
-        for (const std::byte* source : sources.subspan(1)) {
-          const T* next = reinterpret_cast<const T*>(source) + begin;
-          for (std::int64_t i = 0; i < n; ++i) sum[i] = combine<kOp>(sum[i], static_cast<C>(next[i]));
-        }
-        if constexpr (kOp == Reduce::mean)
-          for (std::int64_t i = 0; i < n; ++i) sum[i] = divided(sum[i], size);
-        for (std::byte* out : outs) {
-          T* to = reinterpret_cast<T*>(out) + begin;
-          for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sum[i]);
-        }
-      }
+      reduce_blocks<decltype(constant)::value, typename decltype(tag)::type>(sources, outs, count);
     });
   });
 }

@@ -18,9 +18,6 @@
 namespace brigade::dist {
 namespace {
 
-// Looks at memory before a wait becomes a sleep, some 10 us: by so much ranks differ that reduce their slices at the
-// same time. A sleep costs both sides a system call.
-constexpr int kLooks = 300;
 // After this a sleeper looks whether its peers live.
 constexpr timespec kNap{.tv_sec = 0, .tv_nsec = 100'000'000};
 
@@ -35,21 +32,39 @@ Meeting::Meeting(std::shared_ptr<HostMemory> memory, int rank) : memory_(std::mo
 void Meeting::meet_processes() {
   RankBlock& self = mine();
   self.process = getpid();
-  if (sched_getaffinity(0, sizeof self.cores, &self.cores) != 0) CPU_ZERO(&self.cores);
+  if (sched_getaffinity(getpid(), sizeof self.cores, &self.cores) != 0) CPU_ZERO(&self.cores);
   gate();
-  // Looking again and again pays if the one that is waited for can run meanwhile.
   cpu_set_t all;
   CPU_ZERO(&all);
-  bool seen = true;
+  bool seen = true, free = true;
   for (int r = 0; r < size(); ++r) {
     const RankBlock& other = memory_->block(r);
     CPU_OR(&all, &all, &other.cores);
+    free = free && CPU_EQUAL(&other.cores, &self.cores);
     // Ranks in containers may have numbers that mean nothing here.
     seen = seen && (kill(static_cast<pid_t>(other.process), 0) == 0 || errno == EPERM);
   }
-  looks_ = CPU_COUNT(&all) >= size() ? kLooks : 0;
+  has_cores_ = CPU_COUNT(&all) >= size();
   sees_processes_ = seen;
+  if (free) take_core();
   gate();  // So that nobody leaves before all have looked.
+}
+
+// Whoever is woken tends to be placed on the core of the one who woke it, and there the ranks reduce their slices one
+// after another: 16 MiB took two ranks on two cores 1.2 ms instead of 0.6. So the threads that meet are spread over the
+// cores, where the launcher has not done it.
+void Meeting::take_core() const {
+  const int count = CPU_COUNT(&mine().cores);
+  if (count == 0) return;
+  int skip = size() <= count ? rank_ * count / size() : rank_ % count;
+  for (std::size_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &mine().cores) || skip-- > 0) continue;
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(core, &own);
+    sched_setaffinity(0, sizeof own, &own);  // The calling thread. A refusal costs speed only.
+    return;
+  }
 }
 
 void Meeting::gate() {

@@ -22,6 +22,8 @@ class Meeting {
   int size() const { return memory_->ranks(); }
   HostMemory& memory() const { return *memory_; }
   RankBlock& mine() const { return memory_->block(rank_); }
+  /// Whether all ranks can run at the same time; the same on all of them.
+  bool has_cores() const { return has_cores_; }
 
   /// Waits until all ranks have come to their gate of this number: what each wrote before is seen by all behind it.
   /// CommError if the meeting was ended, or if the process of another rank is gone.
@@ -42,14 +44,19 @@ class Meeting {
  private:
   void sleep(std::uint32_t heard) const;
   void meet_processes();
+  void take_core() const;
   void check_processes() const;
 
   const std::shared_ptr<HostMemory> memory_;
   const int rank_;
   std::atomic<std::uint64_t> turn_ = 0;  // Gates come to. Read by arrivals().
-  int looks_ = 0;                        // Before it goes to sleep.
-  bool sees_processes_ = false;          // Whether a process that is gone can be told from one that is not.
+  bool has_cores_ = false;
+  bool sees_processes_ = false;  // Whether a process that is gone can be told from one that is not.
 };
+
+/// How often a rank looks at memory before its wait becomes a sleep, some 10 us: by so much ranks differ that reduce
+/// their slices at the same time. A sleep costs both sides a system call.
+inline constexpr int kLooks = 300;
 
 /// A moment's rest for the other thread of the core, in a loop that looks at memory.
 inline void pause() {
@@ -62,7 +69,8 @@ inline void pause() {
 
 template <class Done>
 void Meeting::wait(const Done& done) {
-  for (int i = 0; i < looks_; ++i) {
+  // Looking again pays if the one that is waited for can run meanwhile.
+  for (int i = 0; i < kLooks && has_cores_; ++i) {
     if (done()) return;
     pause();
   }

@@ -17,10 +17,11 @@
 namespace brigade::dist {
 namespace {
 
-// From here on a tensor in shared memory is worth two gates; a shorter one is staged, which takes one.
-constexpr std::int64_t kDirectBytes = 16 * 1024;
+// From here on a tensor in shared memory is worth two gates; a shorter one is staged, which takes one. A gate costs a
+// fraction of a microsecond where every rank has a core, and some 20 where they have to take turns.
+constexpr std::int64_t kDirectBytes = 8 * 1024, kDirectBytesInTurns = 64 * 1024;
 // Up to here every rank reduces all of a staged piece for itself; a longer one is cut into slices, for one gate more.
-constexpr std::int64_t kWholeBytes = 8 * 1024;
+constexpr std::int64_t kWholeBytes = 64 * 1024;
 
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
@@ -202,7 +203,7 @@ class ShmTransport final : public Transport {
   // One gate behind which shown_ holds every rank's tensor as this process sees it: true. Or false, on all ranks alike:
   // the tensor is short, or not all of them lie in shared memory. After true, a second gate lets them go.
   bool show(const Tensor& t) {
-    if (t.bytes() < kDirectBytes) return false;
+    if (t.bytes() < (meeting_.has_cores() ? kDirectBytes : kDirectBytesInTurns)) return false;
     RankBlock& mine = meeting_.mine();
     mine.offset = memory_->offset_of(rank(), t.raw(), t.bytes());
     mine.bytes = t.bytes();

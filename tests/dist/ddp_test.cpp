@@ -317,6 +317,16 @@ TEST_CASE("construction gives every rank rank 0's parameters and buffers", "[dis
   });
 }
 
+TEST_CASE("gradients lie in shared memory where ranks share it", "[dist][ddp][shm][ranks]") {
+  test::for_each_world([](ProcessGroup& group) {
+    const auto model = test::toy_mlp();
+    Ddp ddp(model->named_parameters(), {}, group);
+    const bool shares = group.backend().find("shared memory") != std::string_view::npos;
+    for (const auto& p : model->named_parameters())
+      require(test::lies_in_shared_memory(p.variable.grad_memory().raw()) == shares, p.name);
+  });
+}
+
 TEST_CASE("ranks that built different models are told the first difference, rank 0 included",
           "[dist][ddp][ranks][A07][error]") {
   const int kind = GENERATE(0, 1, 2);

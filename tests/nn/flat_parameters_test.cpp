@@ -62,6 +62,13 @@ TEST_CASE("parameters keep their values and become aligned views of one run of m
   REQUIRE(flat.values({1, 3}).shape() == Shape{(128 + 64) / 4});
 }
 
+TEST_CASE("gradients go where the caller wants them", "[nn][flat]") {
+  Storage memory;
+  FlatParameters flat(three(), {}, [&](std::int64_t bytes) { return memory = Storage(Device{}, bytes); });
+  REQUIRE(memory.bytes() == flat.bytes(flat.all()));
+  REQUIRE(flat.gradients(flat.all()).raw() == memory.data());
+}
+
 TEST_CASE("the default order is the reverse of registration, and another can be given", "[nn][flat]") {
   const auto order = [](const FlatParameters& flat) {
     std::string out;

@@ -43,6 +43,9 @@ void require_same(const Tensor& a, const Tensor& b, const std::string& message);
 /// Throws unless `text` contains `part`.
 void require_contains(const std::string& text, const std::string& part);
 
+/// Whether `memory` lies in a mapping of memory that ranks of one host share.
+bool lies_in_shared_memory(const std::byte* memory);
+
 /// What `action` threw: "CommError: …", "Error: …", "other: …"; "" if it threw nothing.
 std::string thrown_by(const std::function<void()>& action);
 
