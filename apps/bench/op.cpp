@@ -8,6 +8,7 @@
 #include "apps/bench/ceilings.h"
 #include "apps/bench/op_cases.h"
 #include "apps/bench/report.h"
+#include "apps/bench/tune.h"
 #include "core/parallel.h"
 #include "models/catalog.h"
 
@@ -21,6 +22,7 @@ struct OpOptions {
   std::vector<std::string> ops;
   std::vector<std::string> shapes;
   double min_ms = 100;
+  TuneOptions tune;
 };
 
 bool wanted(const OpOptions& options, std::string_view family) {
@@ -190,8 +192,24 @@ int main(int argc, char** argv) {
   app.add_option("--min-ms", o.min_ms, "Each is timed for at least so many milliseconds, and five calls")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  app.add_option("--tune", o.tune.path,
+                 "Instead: time every convolution algorithm on ResNet-18's shapes, both stems, f32 and bf16, "
+                 "and write "
+                 "the table of choices\nto this file (kernels/cpu/conv_table.cpp of the source); some "
+                 "minutes on an idle "
+                 "machine with AMX")
+      ->type_name("FILE");
+  app.add_option("--tune-images", o.tune.images, "Batch sizes for --tune")
+      ->delimiter(',')
+      ->capture_default_str();
   report.add_flags(app);
   return apps::run_bench(app, argc, argv, [&] {
+    if (!o.tune.path.empty()) {
+      set_num_threads(o.threads);
+      report.start();
+      apps::tune_convolutions(o.tune, [&](const std::string& line) { report.line(line); });
+      return report.finish();
+    }
     o.record.precision = o.precision == "bf16" ? DType::bf16 : DType::f32;
     apps::run(o, report);
   });

@@ -13,16 +13,28 @@
 #include "nn/optim/catalog.h"
 
 namespace brigade::apps {
-namespace {
 
 using Entry = SpanList::Entry;
-using Numbers = std::vector<std::int64_t>;
 
 const Dims& detail(const Entry& span, std::string_view name) {
   for (const SpanDetail& d : span.details)
     if (d.name == name) return d.value;
   fail(str("bench: span ", span.name, " has no detail ", name));
 }
+
+// Its numbers are strides, paddings, dilations, groups.
+Window conv_window(const Entry& span) {
+  const Dims w = detail(span, "weight"), k = detail(span, "window");
+  return {.kernel = {w[2], w[3]},
+          .stride = {k[0], k[1]},
+          .padding = {k[2], k[3]},
+          .dilation = {k[4], k[5]},
+          .groups = k[6]};
+}
+
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
 
 // 32x64x8x8
 std::string text(const Dims& dims) {
@@ -45,18 +57,15 @@ Tensor parameter(const Shape& shape) {
 double count(const Dims& shape) { return static_cast<double>(numel(shape)); }
 
 std::vector<OpCase> conv_cases(const Entry& span, DType precision) {
-  const Dims x = detail(span, "x"), w = detail(span, "weight"), k = detail(span, "window");
-  const Window window{.kernel = {w[2], w[3]},
-                      .stride = {k[0], k[1]},
-                      .padding = {k[2], k[3]},
-                      .dilation = {k[4], k[5]},
-                      .groups = k[6]};
+  const Dims x = detail(span, "x"), w = detail(span, "weight");
+  const Window window = conv_window(span);
   const Shape out{x[0], w[0], window.out_size(0, x[2]), window.out_size(1, x[3])};
   const auto item = static_cast<double>(size_of(precision));
-  OpCase c{.op = std::string(span.name),
-           .shape = str(text(x), " * ", text(w), ", stride ", k[0], ", padding ", k[2]),
-           .flops = 2 * count(out) * count(w) / static_cast<double>(w[0]),
-           .bytes = item * (count(x) + count(out)) + 4 * count(w)};
+  OpCase c{
+      .op = std::string(span.name),
+      .shape = str(text(x), " * ", text(w), ", stride ", window.stride[0], ", padding ", window.padding[0]),
+      .flops = 2 * count(out) * count(w) / static_cast<double>(w[0]),
+      .bytes = item * (count(x) + count(out)) + 4 * count(w)};
   if (span.name == "conv2d")
     c.call = [x = random(x, precision), w = parameter(w), window] {
       static_cast<void>(ops::conv2d(x, w, {}, window));

@@ -9,6 +9,7 @@
 
 #include "core/dtype.h"
 #include "core/span.h"
+#include "kernels/kernels.h"
 
 namespace brigade::apps {
 
@@ -47,6 +48,11 @@ struct Recorded {
   std::int64_t parameters = 0;
 };
 Recorded record_step(const RecordOptions& options);
+
+/// What a span tells by that name. Throws Error if it does not.
+const Dims& detail(const SpanList::Entry& span, std::string_view name);
+/// Of a convolution's span.
+Window conv_window(const SpanList::Entry& span);
 
 /// Distinct entries, in order of the first, and how often each comes.
 std::vector<std::pair<SpanList::Entry, int>> count_equal(const std::vector<SpanList::Entry>& spans);
