@@ -15,6 +15,7 @@
 #include "apps/common/run_main.h"
 #include "core/check.h"
 #include "core/parallel.h"
+#include "dist/launch.h"
 
 namespace brigade::apps {
 namespace {
@@ -121,6 +122,14 @@ void Report::finish(double own) {
   std::ofstream file(path_);
   file << text << std::flush;
   BRIGADE_CHECK(file.good(), "--json: cannot write ", path_, "; ", std::strerror(errno));
+}
+
+double own_cpu_of_all(dist::ProcessGroup& group, double since) {
+  Tensor own = Tensor::from(std::vector<double>{own_cpu_seconds() - since}, {1});
+  // Processes each count their own time; threads of one process share it.
+  const bool processes = dist::launch_environment().size > 1;
+  group.all_reduce(own, processes ? dist::Reduce::sum : dist::Reduce::max).wait();
+  return own.item();
 }
 
 int run_bench(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {

@@ -10,6 +10,7 @@
 
 #include "apps/bench/timing.h"
 #include "apps/common/flag_checks.h"
+#include "dist/process_group.h"
 
 namespace brigade::apps {
 
@@ -41,7 +42,6 @@ class Report {
   /// Says what load others made and writes the JSON. `own`: processor time of all processes that took part, in
   /// seconds since start(); negative: this process alone.
   void finish(double own = -1);
-  const LoadMeter& load() const { return load_; }
 
  private:
   bool speaks_ = true;
@@ -49,6 +49,9 @@ class Report {
   nlohmann::ordered_json json_;
   LoadMeter load_;
 };
+
+/// Processor seconds of all ranks since each of them had `since` by own_cpu_seconds(). Collective; blocks.
+double own_cpu_of_all(dist::ProcessGroup& group, double since);
 
 /// Parses the command line and runs `body`: the whole of a benchmark's main(). Usage errors exit 2, failures 1.
 int run_bench(CLI::App& app, int argc, char** argv, const std::function<void()>& body);

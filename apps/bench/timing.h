@@ -39,7 +39,6 @@ class LoadMeter {
   /// `own` seconds of processor time of what is measured (all its processes). Negative: /proc/stat is not there.
   double foreign_cores(double own) const;
   double foreign_cores() const { return foreign_cores(own_cpu_seconds() - own_); }
-  double own() const { return own_cpu_seconds() - own_; }  ///< Seconds since construction.
 
  private:
   double busy_, wall_, own_;

@@ -255,11 +255,8 @@ void run(const TrainBenchOptions& options, Report& report) {
       else
         train(options, setting, group, report, first_step);
     }
-    // Processes each count their own time; threads of one process share it.
-    Tensor own = Tensor::from(std::vector<double>{own_cpu_seconds() - before}, {1});
-    const bool processes = dist::launch_environment().size > 1;
-    group.all_reduce(own, processes ? dist::Reduce::sum : dist::Reduce::max).wait();
-    if (group.rank() == 0) report.finish(own.item());
+    const double own = own_cpu_of_all(group, before);
+    if (group.rank() == 0) report.finish(own);
   });
 }
 
