@@ -97,8 +97,8 @@ void convolve(const T* source, std::int64_t source_pixels, std::int64_t source_c
 
 template <class T>
 void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Geometry& g, Tensor& out) {
-  const Packed weights = pack_weights<kParts<T>>(w, Target::outputs);
   const Reach reach = g.reach_of_outputs();
+  const Packed weights = pack_weights<kParts<T>>(w, Target::outputs, reach.used());
   convolve(x.data<T>(), g.in_pixels, g.in_channels,
            Convolution<T>{.weights = weights,
                           .reach = reach,
@@ -112,8 +112,8 @@ void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Geometr
 
 template <class T>
 void grad_input(const Tensor& dy, const Tensor& w, const Geometry& g, Tensor& dx) {
-  const Packed weights = pack_weights<kParts<T>>(w, Target::inputs);
   const Reach reach = g.reach_of_inputs();
+  const Packed weights = pack_weights<kParts<T>>(w, Target::inputs, reach.used());
   convolve(dy.data<T>(), g.out_pixels, g.out_channels,
            Convolution<T>{.weights = weights,
                           .reach = reach,

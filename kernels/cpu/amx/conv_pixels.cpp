@@ -79,11 +79,15 @@ struct Convolution {
   }
 };
 
+std::vector<bool> all_positions(const Tensor& w) {
+  return std::vector<bool>(static_cast<std::size_t>(w.size(2) * w.size(3)), true);
+}
+
 template <class T>
 void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out) {
   const PaddedImages<T> source{x.data<T>(), x.size(1), forward_line(x, out, window, 0),
                                forward_line(x, out, window, 1)};
-  const Packed weights = pack_weights<kParts<T>>(w, Target::outputs);
+  const Packed weights = pack_weights<kParts<T>>(w, Target::outputs, all_positions(w));
   const float* shift = bias.defined() ? bias.data<float>() : nullptr;
   Convolution<T>{source, weights, x.size(0), out.size(1), shift, out.data<T>()}.run();
 }
@@ -95,7 +99,7 @@ void grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor&
                 window.padding[dim], -window.dilation[dim]};
   };
   const PaddedImages<T> source{dy.data<T>(), dy.size(1), line(0), line(1)};
-  const Packed weights = pack_weights<kParts<T>>(w, Target::inputs);
+  const Packed weights = pack_weights<kParts<T>>(w, Target::inputs, all_positions(w));
   Convolution<T>{source, weights, dy.size(0), dx.size(1), nullptr, dx.data<T>()}.run();
 }
 

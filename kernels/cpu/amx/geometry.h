@@ -2,6 +2,7 @@
 // kernels/cpu/amx/geometry.h - which pixel meets which under each position of the kernel.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +19,13 @@ class Reach {
     return source_[static_cast<std::size_t>(position * targets_ + target)];
   }
   const std::int32_t* of(std::int64_t position) const { return source_.data() + position * targets_; }
+  /// By position, whether any target sees anything there: on one padded pixel only the middle of a kernel does.
+  std::vector<bool> used() const {
+    std::vector<bool> out;
+    for (const std::int32_t* at = source_.data(); at != source_.data() + source_.size(); at += targets_)
+      out.push_back(std::any_of(at, at + targets_, [](std::int32_t source) { return source >= 0; }));
+    return out;
+  }
 
  private:
   std::int64_t targets_;

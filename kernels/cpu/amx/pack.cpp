@@ -125,35 +125,52 @@ void write(const __m512i* rows, bf16* tiles) {
 
 template <Form form, int parts, class T>
 void pack(const Block<T>& block, bf16* tiles) {
-  __m512i rows[parts][32] = {}, row[parts];
-  for (std::int64_t r = 0; r < block.rows; ++r) {
-    load_row(block.data + r * block.row_stride, block.values, row);
+  __m512i rows[parts][32], row[parts] = {};
+  for (std::int64_t r = 0; r < 32; ++r) {
+    if (r < block.rows)
+      load_row(block.data + r * block.row_stride, block.values, row);
+    else
+      std::fill(row, row + parts, _mm512_setzero_si512());
     for (int p = 0; p < parts; ++p) rows[p][r] = row[p];
   }
   for (int p = 0; p < parts; ++p) write<form>(rows[p], tiles + p * kBlockValues);
 }
 
+// Nine positions of whole rows of 32 values.
 template <Form form, int parts>
-void pack_positions(const Block<float>& block, std::int64_t positions, bf16* tiles,
-                    std::int64_t position_stride) {
-  if (positions == kNine && block.values == kBlock) {
-    __m512i rows[kNine][parts][32] = {}, row[parts];
-    for (std::int64_t r = 0; r < block.rows; ++r) {
+void pack_nine(const Block<float>& block, const std::vector<bool>& used, bf16* tiles,
+               std::int64_t position_stride) {
+  __m512i rows[kNine][parts][32], row[parts];
+  __m512 low[kNine] = {}, high[kNine] = {};
+  for (std::int64_t r = 0; r < 32; ++r) {
+    if (r < block.rows) {
       const float* data = block.data + r * block.row_stride;
-      __m512 low[kNine], high[kNine];
       split_nine(data, low);
       split_nine(data + 16 * kNine, high);
-      for (int k = 0; k < kNine; ++k) {
-        split(low[k], high[k], row);
-        for (int p = 0; p < parts; ++p) rows[k][p][r] = row[p];
-      }
+    } else {
+      std::fill(low, low + kNine, _mm512_setzero_ps());
+      std::fill(high, high + kNine, _mm512_setzero_ps());
     }
-    for (int k = 0; k < kNine; ++k)
-      for (int p = 0; p < parts; ++p) write<form>(rows[k][p], tiles + k * position_stride + p * kBlockValues);
-    return;
+    for (std::size_t k = 0; k < kNine; ++k) {
+      if (!used[k]) continue;
+      split(low[k], high[k], row);
+      for (int p = 0; p < parts; ++p) rows[k][p][r] = row[p];
+    }
   }
+  for (std::size_t k = 0; k < kNine; ++k)
+    for (int p = 0; p < parts && used[k]; ++p)
+      write<form>(rows[k][p], tiles + static_cast<std::int64_t>(k) * position_stride + p * kBlockValues);
+}
+
+template <Form form, int parts>
+void pack_positions(const Block<float>& block, const std::vector<bool>& used, bf16* tiles,
+                    std::int64_t position_stride) {
+  const auto positions = static_cast<std::int64_t>(used.size());
+  if (positions == kNine && block.values == kBlock)
+    return pack_nine<form, parts>(block, used, tiles, position_stride);
   float values[kBlockValues] = {};
   for (std::int64_t k = 0; k < positions; ++k) {
+    if (!used[static_cast<std::size_t>(k)]) continue;
     for (std::int64_t r = 0; r < block.rows; ++r)
       for (std::int64_t v = 0; v < block.values; ++v)
         values[r * kBlock + v] = block.data[r * block.row_stride + v * positions + k];
@@ -186,7 +203,7 @@ Packed pack_images(const T* x, std::int64_t images, std::int64_t pixels, std::in
 }
 
 template <int parts>
-Packed pack_weights(const Tensor& w, Target target) {
+Packed pack_weights(const Tensor& w, Target target, const std::vector<bool>& used) {
   const std::int64_t outputs = w.size(0), inputs = w.size(1), positions = w.size(2) * w.size(3);
   const std::int64_t column_blocks = blocks(target == Target::outputs ? outputs : inputs);
   const std::int64_t depth_blocks = blocks(target == Target::outputs ? inputs : outputs);
@@ -200,16 +217,16 @@ Packed pack_weights(const Tensor& w, Target target) {
       const Block<float> block{w.data<float>() + (o * inputs + c) * positions, inputs * positions,
                                std::min(kBlock, outputs - o), std::min(kBlock, inputs - c)};
       if (target == Target::outputs)
-        pack_positions<Form::second_by_row, parts>(block, positions, packed.at(column, 0, depth), stride);
+        pack_positions<Form::second_by_row, parts>(block, used, packed.at(column, 0, depth), stride);
       else
-        pack_positions<Form::second_by_value, parts>(block, positions, packed.at(column, 0, depth), stride);
+        pack_positions<Form::second_by_value, parts>(block, used, packed.at(column, 0, depth), stride);
     }
   });
   return packed;
 }
 
-template Packed pack_weights<1>(const Tensor&, Target);
-template Packed pack_weights<3>(const Tensor&, Target);
+template Packed pack_weights<1>(const Tensor&, Target, const std::vector<bool>&);
+template Packed pack_weights<3>(const Tensor&, Target, const std::vector<bool>&);
 
 using Size = std::int64_t;
 template Packed pack_images<Form::first_by_row>(const bf16*, Size, Size, Size);

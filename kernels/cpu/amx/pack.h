@@ -5,6 +5,8 @@
 // Included by kernels/cpu/amx/*.cpp only. Read before: tiles.h. Read next: conv.cpp.
 #pragma once
 
+#include <vector>
+
 #include "core/dtype.h"
 #include "kernels/cpu/amx/tiles.h"
 
@@ -39,10 +41,11 @@ struct Block {
 template <Form form, int parts, class T>
 void pack(const Block<T>& block, bf16* tiles);
 
-/// The same for weights, where `positions` values lie side by side for each value of a row: value v of row r at
-/// position k is data[r * row_stride + v * positions + k]. Position k goes to tiles + k * position_stride.
+/// The same for weights, where `used.size()` positions lie side by side for each value of a row: value v of row r at
+/// position k is data[r * row_stride + v * used.size() + k]. Position k goes to tiles + k * position_stride, if it is
+/// used.
 template <Form form, int parts>
-void pack_positions(const Block<float>& block, std::int64_t positions, bf16* tiles,
+void pack_positions(const Block<float>& block, const std::vector<bool>& used, bf16* tiles,
                     std::int64_t position_stride);
 
 /// The three parts of `count` values, each part_stride values behind the one before.

@@ -40,8 +40,9 @@ Packed pack_images(const T* x, std::int64_t images, std::int64_t pixels, std::in
 /// Whose channels are the columns of the product; the other side's are its depth.
 enum class Target { outputs, inputs };
 
-/// w [O, I, kH, kW] f32, contiguous -> blocks at [target channel block][kernel position][depth block].
+/// w [O, I, kH, kW] f32, contiguous -> blocks at [target channel block][kernel position][depth block]. Kernel positions
+/// that are not `used` are left out; one entry a position.
 template <int parts>
-Packed pack_weights(const Tensor& w, Target target);
+Packed pack_weights(const Tensor& w, Target target, const std::vector<bool>& used);
 
 }  // namespace brigade::cpu::amx
