@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "dist/algorithms/algorithms.h"
+#include "dist/reduce_buffers.h"
 #include "dist/threads/thread_transport.h"
 #include "tests/dist/patterns.h"
 #include "tests/support/ranks.h"
@@ -191,4 +192,32 @@ TEST_CASE("an unknown algorithm lists the choices", "[dist][algorithms][error]")
       run_ranks({.backend = "threads", .algorithm = "rings"}, [](ProcessGroup&) {}),
       ContainsSubstring("\"rings\"") && ContainsSubstring("auto, naive, tree, ring, halving_doubling"));
   REQUIRE(algorithm_names().size() == 5);
+}
+
+TEST_CASE("buffers of any number of ranks are reduced into one of them or into all, in place",
+          "[dist][reduce]") {
+  constexpr std::int64_t n = 2'500;  // More than two blocks.
+  for (int size = 1; size <= 7; ++size) {
+    for (const DType dtype : kAllDTypes) {
+      for (const Reduce op : {Reduce::sum, Reduce::min, Reduce::max}) {
+        for (int own = -1; own < size; ++own) {
+          std::vector<Tensor> tensors;
+          std::vector<const std::byte*> sources;
+          std::vector<std::byte*> outs;
+          for (int r = 0; r < size; ++r) {
+            tensors.push_back(pattern(r, n, dtype));
+            sources.push_back(tensors.back().raw());
+            if (own < 0 || own == r) outs.push_back(tensors.back().raw());
+          }
+          reduce_buffers(sources, outs, dtype, n, op);
+          INFO(str(op, " of ", dtype, ", ", size, " ranks, into ", own));
+          for (int r = 0; r < size; ++r) {
+            const bool written = own < 0 || own == r;
+            const Tensor expected = written ? reduced(size, n, dtype, op) : pattern(r, n, dtype);
+            REQUIRE(differs_bitwise(tensors[static_cast<std::size_t>(r)], expected) == "");
+          }
+        }
+      }
+    }
+  }
 }

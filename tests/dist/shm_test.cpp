@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tests/dist/shm_test.cpp - what ranks that share memory have of their own: tensors that move without a copy, memory that
-// comes and goes, and processes that die. (All collectives on it: BRIGADE_TEST_BACKEND, tests/support/ranks.h.)
+// tests/dist/shm_test.cpp - what ranks that share memory have of their own: tensors that move without a copy, memory
+// that comes and goes, and processes that die. (All collectives on it: BRIGADE_TEST_BACKEND, tests/support/ranks.h.)
 #include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
