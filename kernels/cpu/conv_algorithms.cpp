@@ -117,8 +117,11 @@ std::string_view by_rule(const ConvProblem& p) {
     if (p.out_pixels() <= 16 || (p.pass == ConvPass::grad_weight && (p.out_pixels() <= 64 || p.is_strided())))
       return "im2col";
   }
+  if (p.dtype == DType::f32 && p.window.kernel[0] > 1) {
+    if (wide && fits_amx_pixels(p)) return "amx_pixels";
+    if (tiles && (p.out_pixels() <= 16 || p.is_strided())) return "amx_images";
+  }
   if (fits_winograd(p)) return "onednn_winograd";
-  if (p.dtype == DType::f32 && tiles && p.is_strided() && p.window.kernel[0] > 1) return "amx_images";
   return fits_onednn(p) ? "onednn" : "im2col";
 }
 
