@@ -63,8 +63,8 @@ double relative_error(const Tensor& gradients, const std::vector<double>& mean) 
 // What one hook did, as seen by one rank.
 struct Measured {
   std::int64_t wire_bytes = 0;
-  double error = 0;   // Of the first call: a hook that keeps errors back has none yet.
-  double p50_ms = 0;  // Of the calls after that one, which allocates.
+  double error = 0;  // Of the first call: a hook that keeps errors back has none yet.
+  Spread ms;         // Of the calls after that one, which allocates.
 };
 
 Measured measure(const HookBenchOptions& options, const std::string& name, const std::vector<double>& mean,
@@ -88,11 +88,11 @@ Measured measure(const HookBenchOptions& options, const std::string& name, const
     else
       times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
   }
-  out.p50_ms = quantile(times, 0.5);
+  out.ms = spread(times);
   return out;
 }
 
-void run(const HookBenchOptions& options) {
+void run(const HookBenchOptions& options, Report& report) {
   // A name that is no hook is an error before anything starts.
   for (const std::string& name : options.hooks) static_cast<void>(dist::comm_hook(name));
   dist::LaunchOptions launch{.ranks = options.ranks};
@@ -108,19 +108,31 @@ void run(const HookBenchOptions& options) {
       mean[i % own.size()] += static_cast<double>(all.data<float>()[i]) / group.size();
 
     if (group.rank() == 0) {
-      fmt::print("{}, {:.1f} MiB, {} ranks of {} cores ({}), {} calls of one bucket, network {}\n",
-                 options.elements > 0 ? "normal numbers" : options.model,
-                 static_cast<double>(gradients.bytes()) / 1048576.0, group.size(), available_cores(),
-                 group.backend(), options.steps, options.net.empty() ? "as it is" : options.net);
-      fmt::print("{:<14} {:>12} {:>9} {:>12} {:>9}\n", "", "bytes", "of none", "L2 error", "p50 ms");
+      report.start();
+      report.line(fmt::format("{}, {:.1f} MiB, {} ranks of {} cores ({}), {} calls of one bucket, network {}",
+                              options.elements > 0 ? "normal numbers" : options.model,
+                              static_cast<double>(gradients.bytes()) / 1048576.0, group.size(),
+                              available_cores(), group.backend(), options.steps,
+                              options.net.empty() ? "as it is" : options.net));
+      report.line(
+          fmt::format("{:<14} {:>12} {:>9} {:>12} {:>9}", "", "bytes", "of none", "L2 error", "p50 ms"));
     }
+    group.barrier().wait();
+    const double before = own_cpu_seconds();
     for (const std::string& name : options.hooks) {
       const Measured m = measure(options, name, mean, parameters, own, group);
-      if (group.rank() == 0)
-        fmt::print("{:<14} {:>12} {:>9.4f} {:>12.3g} {:>9.1f}\n", name, m.wire_bytes,
-                   static_cast<double>(m.wire_bytes) / static_cast<double>(gradients.bytes()), m.error,
-                   m.p50_ms);
+      if (group.rank() != 0) continue;
+      const double share = static_cast<double>(m.wire_bytes) / static_cast<double>(gradients.bytes());
+      report.line(fmt::format("{:<14} {:>12} {:>9.4f} {:>12.3g} {:>9.1f}", name, m.wire_bytes, share, m.error,
+                              m.ms.p50));
+      report.row({{"hook", name},
+                  {"wire_bytes", m.wire_bytes},
+                  {"share_of_bytes", share},
+                  {"relative_error", m.error},
+                  {"ms", to_json(m.ms)}});
     }
+    const double seconds = own_cpu_of_all(group, before);
+    if (group.rank() == 0) report.finish(seconds);
   });
 }
 
@@ -130,6 +142,7 @@ void run(const HookBenchOptions& options) {
 int main(int argc, char** argv) {
   using namespace brigade;
   apps::HookBenchOptions o;
+  apps::Report report(argc, argv);
   for (const dist::HookEntry& entry : dist::comm_hooks()) o.hooks.emplace_back(entry.name);
   CLI::App app("Compares what comm hooks send, lose and cost.", "bench_comm_hooks");
   app.add_option("--ranks", o.ranks, "Threads of this process; under mpirun the launcher decides")
@@ -143,5 +156,9 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 30));
   app.add_option("--net", o.net, "Model a network, like 1gbit,50us");
   app.add_option("--hooks", o.hooks, "Which, like none,topk:0.001")->delimiter(',')->capture_default_str();
-  return apps::run_bench(app, argc, argv, [&] { apps::run(o); });
+  report.add_flags(app);
+  return apps::run_bench(app, argc, argv, [&] {
+    report.speak(dist::launch_environment().rank == 0);
+    apps::run(o, report);
+  });
 }

@@ -116,15 +116,36 @@ std::vector<OpCase> batch_norm_cases(const Entry& span, DType precision) {
   const Dims shape = detail(span, "x");
   const auto layer = std::make_shared<nn::BatchNorm2d>(shape[1]);
   const Variable x = Variable::parameter(random(shape, precision));
+  const Variable residual = Variable::parameter(random(shape, precision));
   const Tensor dy = random(shape, precision);
   const double bytes = static_cast<double>(x.value().bytes());
-  // Through autograd, which knows what the gradient needs of forward; that adds microseconds.
-  std::vector<Variable> inputs = layer->parameters();
-  inputs.push_back(x);
-  return {{.op = "batch_norm", .shape = text(shape), .bytes = 2 * bytes, .call = [=] { (*layer)(x); }},
-          {.op = "batch_norm_grad", .shape = text(shape), .bytes = 3 * bytes, .call = [=, y = (*layer)(x)] {
-             grad(y, inputs, {.gradient = dy, .retain_graph = true});
-           }}};
+  // Alone, and with what follows it in a residual network in the same pass: how many tensors are touched then is told
+  // by what is read and written at least once.
+  struct Fusion {
+    const char* name;
+    BatchNormThen then;
+    int forward, backward;
+  };
+  std::vector<OpCase> out;
+  for (const auto& [name, then, forward, backward] :
+       {Fusion{"", {}, 2, 3}, Fusion{"_relu", {.relu = true}, 2, 3},
+        Fusion{"_add_relu", {.relu = true, .residual = residual}, 3, 5}}) {
+    // Through autograd, which knows what the gradient needs of forward; that adds microseconds.
+    std::vector<Variable> inputs = layer->parameters();
+    inputs.push_back(x);
+    if (then.residual.defined()) inputs.push_back(residual);
+    out.push_back(
+        {.op = str("batch_norm", name), .shape = text(shape), .bytes = forward * bytes, .call = [=] {
+           layer->forward(x, then);
+         }});
+    out.push_back({.op = str("batch_norm", name, "_grad"),
+                   .shape = text(shape),
+                   .bytes = backward * bytes,
+                   .call = [=, y = layer->forward(x, then)] {
+                     grad(y, inputs, {.gradient = dy, .retain_graph = true});
+                   }});
+  }
+  return out;
 }
 
 std::vector<OpCase> relu_cases(const Entry& span, DType precision) {
@@ -236,7 +257,7 @@ const std::vector<OpFamily>& op_families() {
          return std::vector<Entry>{{"linear", {{"x", {n[0], n[1]}}, {"weight", {n[2], n[1]}}}}};
        }},
       {"batch_norm",
-       "batch norm in training, forward and backward",
+       "batch norm in training, alone and with what follows it",
        "N,C,H,W",
        {"batch_norm_train"},
        batch_norm_cases,

@@ -141,40 +141,45 @@ std::optional<double> ideal_ms(const Series& alone, const Series& measured) {
          std::max(backward, 1e3 * dist::earliest_finish(measured.bytes, ready, per_byte));
 }
 
-void print(const BenchOptions& options, const std::vector<Candidate>& all,
-           const std::vector<Series>& series) {
+void print(const BenchOptions& options, const std::vector<Candidate>& all, const std::vector<Series>& series,
+           Report& report) {
   const Series& alone = series[0];
   const auto planned = static_cast<std::size_t>(
       std::find_if(all.begin(), all.end(), [](const Candidate& c) { return c.name == kPlanned; }) -
       all.begin());
   const auto ideal = ideal_ms(alone, series[planned]);
-  fmt::print("{:<28} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9}\n", "", "p50 ms", "p95 ms", "comm ms",
-             "hidden", "exposed", "launches", "images/s", "x ideal");
+  report.line(fmt::format("{:<28} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9}", "", "p50 ms", "p95 ms",
+                          "comm ms", "hidden", "exposed", "launches", "images/s", "x ideal"));
   std::size_t best = 1, best_fixed = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Series& s = series[i];
     const double step = p50(s.step), comm = p50(s.communication), hidden = p50(s.hidden);
-    fmt::print("{:<28} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9} {:>10.1f} {:>9}\n", all[i].name,
-               step, quantile(s.step, 0.95), comm, hidden, comm - hidden, s.launches,
-               1e3 * static_cast<double>(options.ranks * options.batch_size) / step,
-               ideal && i > 0 ? fmt::format("{:.3f}", step / *ideal) : "");
+    report.line(fmt::format("{:<28} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9} {:>10.1f} {:>9}",
+                            all[i].name, step, quantile(s.step, 0.95), comm, hidden, comm - hidden,
+                            s.launches, 1e3 * static_cast<double>(options.ranks * options.batch_size) / step,
+                            ideal && i > 0 ? fmt::format("{:.3f}", step / *ideal) : ""));
+    report.row({{"candidate", all[i].name},
+                {"step_ms", to_json(spread(s.step))},
+                {"communication_ms", comm},
+                {"hidden_ms", hidden},
+                {"launches", s.launches}});
     if (i > 0 && step < p50(series[best].step)) best = i;
     if (i > 0 && i != planned && (best_fixed == 0 || step < p50(series[best_fixed].step))) best_fixed = i;
   }
-  if (ideal) fmt::print("no plan can take less than {:.1f} ms on this link\n", *ideal);
+  if (ideal) report.line(fmt::format("no plan can take less than {:.1f} ms on this link", *ideal));
   if (options.ranks == 1)
     for (std::size_t i = 1; i < all.size(); ++i)
-      fmt::print("{}: {:+.2f} % against no synchronisation\n", all[i].name,
-                 100 * (p50(series[i].step) / p50(alone.step) - 1));
+      report.line(fmt::format("{}: {:+.2f} % against no synchronisation", all[i].name,
+                              100 * (p50(series[i].step) / p50(alone.step) - 1)));
   else if (options.sweep_mb.empty())
-    fmt::print("fastest that synchronises: {}\n", all[best].name);
+    report.line(fmt::format("fastest that synchronises: {}", all[best].name));
   else
-    fmt::print("of the fixed caps the best is {}; plan auto takes {:.3f} of its time; recommended: {}\n",
-               all[best_fixed].name, p50(series[planned].step) / p50(series[best_fixed].step),
-               all[best].name);
+    report.line(fmt::format(
+        "of the fixed caps the best is {}; plan auto takes {:.3f} of its time; recommended: {}",
+        all[best_fixed].name, p50(series[planned].step) / p50(series[best_fixed].step), all[best].name));
 }
 
-void run(BenchOptions options) {
+void run(BenchOptions options, Report& report) {
   const std::vector<Candidate> all = candidates(options);
   std::vector<Series> series(all.size());
   dist::LaunchOptions launch;
@@ -188,19 +193,25 @@ void run(BenchOptions options) {
   dist::run_ranks(launch, [&](dist::ProcessGroup& group) {
     if (group.rank() == 0) {
       options.ranks = group.size();  // Under mpirun the launcher decides.
-      fmt::print("{} {}, {} ranks x {} threads ({}), batch {} a rank, {} steps after {}, network {}\n",
-                 options.model, options.precision, group.size(), num_threads(), group.backend(),
-                 options.batch_size, options.steps, options.warmup,
-                 options.net.empty() ? "as it is" : options.net);
+      report.start();
+      report.line(fmt::format(
+          "{} {}, {} ranks x {} threads ({}), batch {} a rank, {} steps after {}, network {}", options.model,
+          options.precision, group.size(), num_threads(), group.backend(), options.batch_size, options.steps,
+          options.warmup, options.net.empty() ? "as it is" : options.net));
     }
+    group.barrier().wait();
+    const double before = own_cpu_seconds();
     std::vector<std::unique_ptr<Runner>> runners;
     for (const Candidate& candidate : all)
       runners.push_back(std::make_unique<Runner>(options, candidate, group));
     for (int step = 0; step < options.warmup + options.steps; ++step)
       for (std::size_t i = 0; i < all.size(); ++i)
         runners[i]->step(group.rank() == 0 && step >= options.warmup ? &series[i] : nullptr);
+    const double own = own_cpu_of_all(group, before);
+    if (group.rank() != 0) return;
+    print(options, all, series, report);
+    report.finish(own);
   });
-  if (dist::launch_environment().rank == 0) print(options, all, series);
 }
 
 }  // namespace
@@ -209,6 +220,7 @@ void run(BenchOptions options) {
 int main(int argc, char** argv) {
   using namespace brigade;
   apps::BenchOptions o;
+  apps::Report report(argc, argv);
   CLI::App app(
       "Compares when and in what pieces gradients travel. \"x ideal\" is the step time over that of compute "
       "and wire "
@@ -245,5 +257,9 @@ int main(int argc, char** argv) {
   app.add_option("--hooks", o.hooks, "Compare these comm hooks too, like bf16,powersgd:2")->delimiter(',');
   app.add_flag("!--no-strategies", o.strategies,
                "Leave out the strategies: only what --orders or --hooks name, and auto");
-  return apps::run_bench(app, argc, argv, [&] { apps::run(o); });
+  report.add_flags(app);
+  return apps::run_bench(app, argc, argv, [&] {
+    report.speak(dist::launch_environment().rank == 0);
+    apps::run(o, report);
+  });
 }

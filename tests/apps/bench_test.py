@@ -153,6 +153,25 @@ class AllReduce(BenchTest):
             self.assertRegex(run.err, pattern)
 
 
+class Distribution(BenchTest):
+    def test_strategies_side_by_side(self):
+        report, out = self.bench("bench_strategies", "--model=mlp", "--batch-size=4", "--steps=2", "--warmup=1")
+        names = [row["candidate"] for row in report["rows"]]
+        self.assertEqual(names[0], "no synchronisation")
+        self.assertLessEqual({"flat", "per_parameter", "bucketed, plan auto"}, set(names))
+        for row in report["rows"]:
+            self.ordered(row["step_ms"])
+        self.assertIn("fastest that synchronises", out)
+
+    def test_comm_hooks_side_by_side(self):
+        report, _ = self.bench("bench_comm_hooks", "--elements=10000", "--steps=2", "--hooks=none,bf16")
+        none, half = report["rows"]
+        self.assertEqual((none["hook"], half["hook"]), ("none", "bf16"))
+        self.assertEqual(none["wire_bytes"], 40000)
+        self.assertLess(half["wire_bytes"], none["wire_bytes"])
+        self.assertLess(none["relative_error"], 1e-6)
+
+
 @requires_mpi
 class UnderMpi(BenchTest):
     def test_all_reduce_beside_mpi(self):

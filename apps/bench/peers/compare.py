@@ -169,8 +169,8 @@ class Comparison:
         four = rate[4] / rate[2] if rate[4] and rate[2] else None
         self.say(f"2 ranks x 1 thread             {text(rate[2], '.1f')} images/s, {text(two, '.2f')} x of 1 rank x "
                  f"2 threads (wanted {TWO_RANKS} x)")
-        self.say(f"4 ranks x 1 thread, {os.cpu_count()} cores    {text(rate[4], '.1f')} images/s, {text(four, '.2f')} x "
-                 f"of 2 ranks (wanted {FOUR_RANKS} x)")
+        self.say(f"4 ranks x 1 thread, {os.cpu_count()} cores    {text(rate[4], '.1f')} images/s, {text(four, '.2f')} "
+                 f"x of 2 ranks (wanted {FOUR_RANKS} x)")
         self.result["ranks"] = {"synchronisation_ms": mine, "torch_synchronisation_ms": theirs, "times": times,
                                 "images_per_s": rate, "two_of_one": two, "four_of_two": four, "rounds": costs}
 
