@@ -20,7 +20,11 @@ void add_rank_flags(CLI::App& app, Raw& raw) {
   group->add_option("--ranks", o.ranks, "Ranks as threads of this process; under mpirun the launcher decides")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  group->add_option("--backend", o.backend, "How ranks talk: mpi under mpirun, else threads")
+  group
+      ->add_option(
+          "--backend", o.backend,
+          "How ranks talk: mpi under mpirun, through shared memory inside a host (plain_mpi: not even "
+          "there), else threads")
       ->check(one_of(dist::backend_names()))
       ->capture_default_str();
   group->add_option("--algorithm", o.algorithm, "All-reduce: auto is the backend's own")

@@ -147,9 +147,13 @@ class OnFourProcesses(ProgramTest):
     def test_four_ranks_agree_in_silence_and_with_threads(self):
         # train() demands an empty stderr: no "Read -1", no "not enough slots", no warning.
         mpi = self.train("--steps=4", "--deterministic", mpi=4)
-        self.assertRegex(mpi.out, r"4 ranks x 1 thread \(mpi\)")
+        self.assertRegex(mpi.out, r"4 ranks x 1 thread \(mpi \+ shared memory\)")
         self.assertEqual(mpi.sha, self.train("--steps=4", "--deterministic", ranks=4).sha)
         self.assertEqual(mpi.out.count("params sha256"), 1, "rank 0 speaks for all, after they have compared")
+        self.assertEqual(mpi.sha, self.train("--steps=4", mpi=4).sha, "shared memory adds in rank order by itself")
+        plain = self.train("--steps=4", "--deterministic", "--backend=plain_mpi", mpi=4)
+        self.assertRegex(plain.out, r"4 ranks x 1 thread \(mpi\)")
+        self.assertEqual(mpi.sha, plain.sha)
 
     def test_resnet18_on_four_ranks(self):
         run = self.train("--model=resnet18", "--synthetic=16", "--batch-size=2", "--steps=2", "--limit-test=3", mpi=4)
