@@ -203,6 +203,14 @@ Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
   return with(shape, strides, offset_ + (index < 0 ? index + size : index) * strides_[d]);
 }
 
+Tensor Tensor::reinterpret(DType dtype) const {
+  BRIGADE_CHECK(size_of(dtype) == item_bytes(), "reinterpret: elements must be of equal size; got ", *this,
+                " as ", dtype);
+  Tensor t = *this;
+  t.dtype_ = dtype;
+  return t;
+}
+
 Tensor Tensor::expand(const Shape& shape) const {
   const int shift = shape.size() - dims();
   BRIGADE_CHECK(shift >= 0, "expand: cannot drop dims; got ", shape_, " to ", shape);

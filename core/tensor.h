@@ -89,6 +89,8 @@ class Tensor {
   Tensor expand(const Shape& shape) const;                    ///< Sizes of 1 stretch with stride 0.
   Tensor squeeze(std::int64_t dim) const;                     ///< Drops `dim`, which must have size 1.
   Tensor unsqueeze(std::int64_t dim) const;                   ///< Inserts a dim of size 1 before `dim`.
+  /// The same bytes, taken for elements of another dtype of equal size.
+  Tensor reinterpret(DType dtype) const;
 
  private:
   Tensor with(const Shape& shape, const Strides& strides, std::int64_t offset) const;

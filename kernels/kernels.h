@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "core/tensor.h"
 
@@ -77,6 +78,9 @@ struct BatchNormForward {
   Tensor y{};  ///< If something was added before the ReLU: the result. Open where y > 0.
 };
 
+class PackedConv;  // kernels/packed_conv.h
+struct PackedConvSpec;
+
 /// Notation: N batch, C channels, H W spatial; `w` is a weight, `d…` the gradient of the loss by "…".
 /// Activations may be f32, f64, bf16 or f16; parameters and statistics are f32 (f64 beside f64
 /// activations). A gradient of a parameter is written in the parameter's dtype. Outputs are allocated
@@ -115,6 +119,11 @@ struct KernelTable {
   void (*conv2d)(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
   void (*conv2d_grad_input)(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
   void (*conv2d_grad_weight)(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
+  /// For inference: the same weights for many calls. Whether this machine computes on activations of `dtype`.
+  bool (*can_pack_conv2d)(DType dtype);
+  std::unique_ptr<PackedConv> (*pack_conv2d)(const PackedConvSpec& spec);
+  /// out = x / scale, rounded to nearest even, saturated: x f32, out u8 or i8, both dense in the same format.
+  void (*quantize)(const Tensor& x, double scale, Tensor& out);
   /// Sum over every dim but 1 (channels) of dy, or over rows of a 2-D dy: the gradient of a bias [C].
   void (*bias_grad)(const Tensor& dy, Tensor& db);
 

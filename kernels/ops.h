@@ -79,6 +79,13 @@ void bias_grad(const Tensor& dy, Tensor& db);
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window);
 Tensor conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
+/// For inference; see kernels/packed_conv.h. Throws Error, too, if this processor does not compute on spec.in.
+std::unique_ptr<PackedConv> pack_conv2d(const PackedConvSpec& spec);
+/// x [N, C, H, W] -> [N, O, H', W'], channels_last. The residual, if `conv` adds one, is overwritten: the result lies
+/// in its memory.
+Tensor packed_conv2d(const PackedConv& conv, const Tensor& x, const Tensor& residual = {});
+/// x / scale as u8 or i8, rounded to nearest even and saturated, dense in `format`.
+Tensor quantize(const Tensor& x, double scale, DType dtype, MemoryFormat format = MemoryFormat::contiguous);
 struct MaxPooled {
   Tensor out, index;
 };

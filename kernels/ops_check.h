@@ -75,4 +75,19 @@ inline Tensor as_rows(const Tensor& x) {
   return contiguous(x).view({rows, x.shape().back()});
 }
 
+/// Sound geometry, and a window that fits into the padded image x [N, C, H, W].
+inline void check_window(std::string_view op, const Window& window, const Shape& x) {
+  for (int d = 0; d < 2; ++d) {
+    BRIGADE_CHECK(
+        window.kernel[d] >= 1 && window.stride[d] >= 1 && window.dilation[d] >= 1 && window.padding[d] >= 0,
+        op, ": kernel, stride and dilation are at least 1 and padding at least 0; got kernel ",
+        window.kernel[d], ", stride ", window.stride[d], ", dilation ", window.dilation[d], ", padding ",
+        window.padding[d]);
+    // Before the division of out_size(), which rounds a small negative number to 0.
+    const std::int64_t reach = window.dilation[d] * (window.kernel[d] - 1) + 1;
+    BRIGADE_CHECK(x[d + 2] + 2 * window.padding[d] >= reach, op, ": the window (", reach,
+                  ") is larger than the padded image (", x[d + 2] + 2 * window.padding[d], "); got x ", x);
+  }
+}
+
 }  // namespace brigade::ops

@@ -11,20 +11,6 @@ void check_image(std::string_view op, const Tensor& x) {
   BRIGADE_CHECK(x.dims() == 4, op, ": needs [N, C, H, W]; got ", x);
 }
 
-void check_window(std::string_view op, const Window& window, const Shape& x) {
-  for (int d = 0; d < 2; ++d) {
-    BRIGADE_CHECK(
-        window.kernel[d] >= 1 && window.stride[d] >= 1 && window.dilation[d] >= 1 && window.padding[d] >= 0,
-        op, ": kernel, stride and dilation are at least 1 and padding at least 0; got kernel ",
-        window.kernel[d], ", stride ", window.stride[d], ", dilation ", window.dilation[d], ", padding ",
-        window.padding[d]);
-    // Before the division of out_size(), which rounds a small negative number to 0.
-    const std::int64_t reach = window.dilation[d] * (window.kernel[d] - 1) + 1;
-    BRIGADE_CHECK(x[d + 2] + 2 * window.padding[d] >= reach, op, ": the window (", reach,
-                  ") is larger than the padded image (", x[d + 2] + 2 * window.padding[d], "); got x ", x);
-  }
-}
-
 // Half a window of padding at most: otherwise a window could lie in the padding alone.
 void check_pool(std::string_view op, const Window& window, const Shape& x) {
   check_window(op, window, x);

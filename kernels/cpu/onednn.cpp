@@ -24,6 +24,7 @@ bool has(dnnl::cpu_isa wanted) {
 }  // namespace
 
 bool supports_bf16() { return has(dnnl::cpu_isa::avx512_core); }
+bool supports_int8() { return has(dnnl::cpu_isa::avx512_core_vnni) || has(dnnl::cpu_isa::avx2_vnni); }
 bool supports_amx() { return has(dnnl::cpu_isa::avx512_core_amx); }
 
 Key& Key::add(std::int64_t value) {
@@ -93,8 +94,12 @@ dnnl::memory::data_type data_type(DType dtype) {
       return dnnl::memory::data_type::f32;
     case DType::bf16:
       return dnnl::memory::data_type::bf16;
+    case DType::u8:
+      return dnnl::memory::data_type::u8;
+    case DType::i8:
+      return dnnl::memory::data_type::s8;
     default:
-      fail(str("onednn: needs f32 or bf16; got ", dtype));
+      fail(str("onednn: needs f32, bf16, u8 or i8; got ", dtype));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // kernels/cpu/onednn.h - what the CPU kernels ask of oneDNN, in terms of tensors. Files named onednn* are the
-// only ones that see dnnl.hpp. Callers: conv_algorithms.cpp and matmul.cpp. Read next: onednn_primitives.h.
+// only ones that see dnnl.hpp. Callers: conv_algorithms.cpp, matmul.cpp, table.cpp. Read next: onednn_primitives.h.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -9,6 +9,9 @@ namespace brigade::onednn {
 
 /// Whether oneDNN has bf16 primitives for this processor (they need AVX-512).
 bool supports_bf16();
+/// Whether the processor adds products of four bytes in 32 bits (VNNI). Without it oneDNN's int8 kernels saturate
+/// at 16 bits, silently.
+bool supports_int8();
 /// Whether bf16 matrix products run on AMX tiles.
 bool supports_amx();
 
@@ -32,6 +35,10 @@ void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window,
 /// True for the shapes on which oneDNN 2.6 hangs, crashes or corrupts the heap in backward-weights: kernel
 /// 1x1, stride above 1, fewer than 16 input channels, channels_last.
 bool backward_weights_is_unsafe(std::int64_t in_channels, const Window& window);
+
+/// The slots of the kernel table (onednn_packed_conv.cpp).
+bool can_pack_conv2d(DType dtype);
+std::unique_ptr<PackedConv> pack_conv2d(const PackedConvSpec& spec);
 
 /// out = a b + bias + beta out for a [B, M, K], b [B, K, N], out [B, M, N]. a and b f32 or bf16 (the same),
 /// out that or f32, bias [N] f32 or undefined. The last two dims of a and b must be row- or column-major (see

@@ -33,6 +33,9 @@ void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, 
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
 }  // namespace im2col
 
+// quantize.cpp
+void quantize(const Tensor& x, double scale, Tensor& out);
+
 // pool.cpp
 void max_pool2d(const Tensor& x, const Window& window, Tensor& out, Tensor& index);
 void max_pool2d_grad(const Tensor& dy, const Tensor& index, Tensor& dx);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // kernels/cpu/table.cpp - the kernels of the CPU.
 #include "kernels/cpu/basic.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/cpu/structured.h"
 
 namespace brigade {
@@ -26,6 +27,9 @@ const KernelTable& cpu_kernels() {
       .conv2d = cpu::conv2d,
       .conv2d_grad_input = cpu::conv2d_grad_input,
       .conv2d_grad_weight = cpu::conv2d_grad_weight,
+      .can_pack_conv2d = onednn::can_pack_conv2d,
+      .pack_conv2d = onednn::pack_conv2d,
+      .quantize = cpu::quantize,
       .bias_grad = cpu::bias_grad,
       .max_pool2d = cpu::max_pool2d,
       .max_pool2d_grad = cpu::max_pool2d_grad,

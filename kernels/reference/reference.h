@@ -39,6 +39,11 @@ void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& 
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
 
+// packed_conv.cpp
+bool can_pack_conv2d(DType dtype);
+std::unique_ptr<PackedConv> pack_conv2d(const PackedConvSpec& spec);
+void quantize(const Tensor& x, double scale, Tensor& out);
+
 // pool.cpp
 void max_pool2d(const Tensor& x, const Window& window, Tensor& out, Tensor& index);
 void max_pool2d_grad(const Tensor& dy, const Tensor& index, Tensor& dx);

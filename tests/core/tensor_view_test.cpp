@@ -210,3 +210,11 @@ TEST_CASE("squeeze and unsqueeze are each other's inverse at every dim", "[core]
   REQUIRE_THROWS_WITH(t.squeeze(0), "squeeze: dim 0 must have size 1; got [2, 3]");
   REQUIRE_THROWS_AS(t.unsqueeze(3), Error);
 }
+
+TEST_CASE("reinterpret takes the same bytes for another dtype of equal size", "[core][tensor]") {
+  const Tensor bytes = Tensor::from<std::uint8_t>({1, 127, 128, 255}, {2, 2}).slice(1, 1, 2);
+  const Tensor signed_bytes = bytes.reinterpret(DType::i8);
+  CHECK(signed_bytes.to_vector<std::int8_t>() == std::vector<std::int8_t>{127, -1});
+  CHECK(signed_bytes.raw() == bytes.raw());
+  REQUIRE_THROWS_WITH(bytes.reinterpret(DType::f32), ContainsSubstring("u8 [2, 1] as f32"));
+}
