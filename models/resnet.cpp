@@ -19,8 +19,6 @@ nn::Conv2dOptions stem_options(Stem stem) {
   return stem == Stem::cifar ? conv_options(1, 1) : conv_options(2, 3);
 }
 
-constexpr Window kStemPool{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
-
 }  // namespace
 
 BasicBlock::BasicBlock(std::int64_t in, std::int64_t out, std::int64_t stride)

@@ -9,6 +9,7 @@
 
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
+#include "nn/folded_net.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
 
@@ -17,6 +18,9 @@ namespace brigade::models {
 /// What comes before the residual stages. imagenet: 7×7 stride 2 and max-pooling, a quarter of the side; cifar: 3×3
 /// stride 1, the full side.
 enum class Stem : std::uint8_t { cifar, imagenet };
+
+/// Behind the imagenet stem's convolution.
+inline constexpr Window kStemPool{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
 
 struct ResNetOptions {
   std::array<int, 4> blocks = {2, 2, 2, 2};  ///< Of each stage: ResNet-18. {3, 4, 6, 3} is ResNet-34.
@@ -35,6 +39,8 @@ class BasicBlock : public nn::Module {
  public:
   BasicBlock(std::int64_t in, std::int64_t out, std::int64_t stride);
   Variable forward(const Variable& x) override;
+  /// Appends its steps on value `x`; returns the value they end with.
+  int fold_into(nn::FoldedNet& net, int x) const;
 
  private:
   nn::Conv2d conv1_;
@@ -50,6 +56,7 @@ class ResNet : public nn::Module {
  public:
   explicit ResNet(const ResNetOptions& options = {});
   Variable forward(const Variable& x) override;
+  nn::FoldedNet folded() const;  ///< For inference: see models/fold.h.
 
  private:
   ResNetOptions options_;

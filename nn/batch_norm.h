@@ -32,6 +32,9 @@ class BatchNorm2d : public Module {
   /// see CombineStatistics. The limit of more than one value counts for the whole batch then. Empty: on its own again.
   void set_statistics_combiner(CombineStatistics combine) { combine_ = std::move(combine); }
 
+  const RunningStats& running() const { return running_; }
+  double epsilon() const { return options_.epsilon; }
+
   const Variable weight;
   const Variable bias;
 

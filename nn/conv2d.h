@@ -24,6 +24,7 @@ class Conv2d : public Module {
   Conv2d(std::int64_t in, std::int64_t out, Size2 kernel, const Conv2dOptions& options = {});
 
   Variable forward(const Variable& x) override;
+  const Window& window() const { return window_; }
 
   const Variable weight;
   const Variable bias;  ///< Undefined without bias.
