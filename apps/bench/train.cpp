@@ -276,7 +276,7 @@ int main(int argc, char** argv) {
       "convolutions alone allow.\n  bench_train --precision bf16 --batch-size 32,128 --threads 1,2\n"
       "  bench_train --ranks 2                     two ranks in this process\n"
       "  mpirun -np 2 bench_train                  two processes\n"
-      "  bench_train --inference                   forward alone, at batch sizes 1 to 64",
+      "  bench_train --inference --precision int8  forward alone, at batch sizes 1 to 64",
       "bench_train");
   app.add_option("--model", o.trainer.model, "Network")
       ->check(one_of(models::model_names()))
@@ -284,8 +284,8 @@ int main(int argc, char** argv) {
   app.add_option("--stem", o.trainer.stem, "ResNet's first layers")
       ->check(one_of(models::stem_names()))
       ->capture_default_str();
-  app.add_option("--precision", o.precision, "Of activations and products")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+  app.add_option("--precision", o.precision, "Of activations and products; int8 with --inference")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
       ->capture_default_str();
   app.add_option("--batch-size", o.batch_sizes,
                  "Images a rank, several comma-separated; default 32, or 1,2,4 .. 64")
@@ -310,7 +310,10 @@ int main(int argc, char** argv) {
   app.add_flag("!--no-bound", o.bound, "Do not time the convolutions alone");
   report.add_flags(app);
   return apps::run_bench(app, argc, argv, [&] {
-    o.trainer.precision = o.precision == "bf16" ? DType::bf16 : DType::f32;
+    BRIGADE_CHECK(o.precision != "int8" || o.inference, "--precision: int8 is for --inference only");
+    o.trainer.precision = o.precision == "bf16"   ? DType::bf16
+                          : o.precision == "int8" ? DType::i8
+                                                  : DType::f32;
     BRIGADE_CHECK(!o.trainer.loader || o.trainer.image_size == 32,
                   "--loader: has images of 32 pixels; got --image-size ", o.trainer.image_size);
     if (o.batch_sizes.empty())

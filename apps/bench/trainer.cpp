@@ -11,6 +11,8 @@
 #include "data/synthetic.h"
 #include "kernels/ops.h"
 #include "models/catalog.h"
+#include "models/fold.h"
+#include "nn/inference_net.h"
 
 namespace brigade::apps {
 namespace {
@@ -110,9 +112,19 @@ StepTimes Trainer::step(Synchronise synchronise) {
 }
 
 std::function<void()> make_inference(const TrainerOptions& options) {
-  const std::shared_ptr<nn::Module> model = make_model(options);
+  const Tensor images = random_batch(options, 0).images;
+  const bool is_int8 = options.precision == DType::i8;
+  TrainerOptions floating = options;
+  if (is_int8) floating.precision = DType::f32;
+  const std::shared_ptr<nn::Module> model = make_model(floating);
+  if (is_int8 || options.model.starts_with("resnet")) {
+    const nn::FoldedNet folded = models::fold(*model);
+    const auto net = is_int8 ? std::make_shared<nn::InferenceNet>(folded, nn::calibrate(folded, {&images, 1}))
+                             : std::make_shared<nn::InferenceNet>(folded, options.precision);
+    return [net, images] { (*net)(images); };
+  }
   model->eval();
-  return [model, images = random_batch(options, 0).images] {
+  return [model, images] {
     const NoGrad no_grad;
     (*model)(images);
   };

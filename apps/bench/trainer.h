@@ -56,7 +56,8 @@ class Trainer {
   data::Batch batch_;
 };
 
-/// A model in evaluation mode; calls run one forward without gradients on random images.
+/// A model in evaluation mode; calls run one forward without gradients on random images. Residual networks run folded
+/// (nn/inference_net.h), others as in training. precision may be i8, for int8.
 std::function<void()> make_inference(const TrainerOptions& options);
 
 }  // namespace brigade::apps
