@@ -107,6 +107,8 @@ struct KernelTable {
   /// Sum of squares in double; fixed order, so the same for any number of threads.
   double (*sum_of_squares)(const Tensor& x);
 
+  /// The dtype in which products and convolutions of `dtype` are computed: another where the processor lacks it.
+  DType (*computed_in)(DType dtype);
   // Matrix product. a [.., M, K], b [.., K, N], out [.., M, N]; equal batch dims (expanded), any strides.
   // beta 0 overwrites, beta 1 adds to out.
   void (*matmul)(const Tensor& a, const Tensor& b, double beta, Tensor& out);

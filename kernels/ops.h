@@ -68,6 +68,8 @@ Tensor sum_to(const Tensor& x, const Shape& shape);
 double sum_of_squares(const Tensor& x);
 
 // ---- Matrix products --------------------------------------------------------------------------------------
+/// The dtype in which products and convolutions of `dtype` are computed on `device`: f32 where it lacks bf16, say.
+DType computed_in(DType dtype, Device device = {});
 /// [.., M, K] x [.., K, N] with broadcasting batch dims.
 Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias);  ///< x [.., I]

@@ -38,6 +38,8 @@ void check_weight(std::string_view op, const Tensor& x, const Tensor& w, int inn
 
 }  // namespace
 
+DType computed_in(DType dtype, Device device) { return kernels(device).computed_in(dtype); }
+
 Tensor matmul(const Tensor& a, const Tensor& b) {
   const Span span("matmul", [&] { return SpanDetails{{"a", a.shape()}, {"b", b.shape()}}; });
   check_same_kind("matmul", a, b);

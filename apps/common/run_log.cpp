@@ -69,6 +69,7 @@ void RunLog::start(const RunFacts& facts, const dist::Ddp& ddp) {
   const std::size_t buckets = ddp.plan().buckets.size();
   const auto s = [](auto count) { return count == 1 ? "" : "s"; };
   line(facts.data);
+  if (!options_.precision_note.empty()) line(options_.precision_note);
   line(fmt::format("{} ({} parameters, {}), {} rank{} x {} thread{} ({}), sync {}, {} bucket{}",
                    options_.model, facts.parameters, name(options_.precision), group.size(), s(group.size()),
                    facts.threads, s(facts.threads), group.backend(), options_.sync, buckets, s(buckets)));

@@ -11,6 +11,7 @@
 #include "apps/common/run_main.h"
 #include "apps/common/train_flags.h"
 #include "core/choices.h"
+#include "kernels/ops.h"
 
 namespace brigade::apps {
 namespace {
@@ -53,7 +54,11 @@ void usage_error_if_it_throws(const std::string& flag, const std::function<void(
 // What a single flag's check cannot see.
 void finish(Raw& raw, const CLI::App& app) {
   TrainOptions& o = raw.options;
-  o.precision = raw.precision == "bf16" ? DType::bf16 : DType::f32;
+  const DType wanted = raw.precision == "bf16" ? DType::bf16 : DType::f32;
+  o.precision = ops::computed_in(wanted);
+  if (o.precision != wanted)
+    o.precision_note =
+        str("--precision ", wanted, ": this processor has no instructions for it; training in ", o.precision);
   o.augment = !raw.no_augment;
   o.shuffle = !raw.no_shuffle;
   o.norm_decay = !raw.no_norm_decay;

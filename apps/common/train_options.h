@@ -33,6 +33,7 @@ struct TrainOptions {
   std::string model = "resnet18";
   std::string stem = "cifar";
   DType precision = DType::f32;
+  std::string precision_note;  ///< Why it is not the one asked for; empty: it is.
   bool checkpoint_activations = false;
   std::string init, save;  ///< safetensors files; empty: none.
 

@@ -20,6 +20,7 @@ const KernelTable& cpu_kernels() {
       .reduce = cpu::reduce,
       .argmax = cpu::argmax,
       .sum_of_squares = cpu::sum_of_squares,
+      .computed_in = cpu::computed_in,
       .matmul = cpu::matmul,
       .linear = cpu::linear,
       .linear_grad_input = cpu::linear_grad_input,

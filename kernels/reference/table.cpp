@@ -18,6 +18,7 @@ const KernelTable& reference_kernels() {
       .reduce = reference::reduce,
       .argmax = reference::argmax,
       .sum_of_squares = reference::sum_of_squares,
+      .computed_in = [](DType dtype) { return dtype; },
       .matmul = reference::matmul,
       .linear = reference::linear,
       .linear_grad_input = reference::linear_grad_input,

@@ -40,6 +40,11 @@ class Words(ProgramTest):
         self.assertRegex(out, r"batch 8 a rank, 32 in all; 2 steps; sgd with cosine learning rate, peak 0\.025\n")
         self.assertRegex(self.train("--steps=1", "--threads=2").out, r"1 rank x 2 threads")
 
+    def test_bf16_without_instructions_for_it_trains_in_f32_and_says_so(self):
+        out = self.train("--steps=2", "--precision=bf16", DNNL_MAX_CPU_ISA="AVX2").out
+        self.assertRegex(out, r"(?m)^--precision bf16: this processor has no instructions for it; training in f32$")
+        self.assertRegex(out, r"mlp \(\d+ parameters, f32\)")
+
     def test_lines_for_people(self):
         run = self.train("--epochs=1")
         self.assertEqual(len(re.findall(r"(?m)^step +\d+/8 .* loss \d+\.\d+ .* lr 0\.\d+ .* images/s", run.out)), 8)
