@@ -90,8 +90,9 @@ struct Compiled {
   memory::desc source, target, scratchpad;  // Activations as the primitive takes them.
   memory::desc plain_source, plain_target;  // As they lie.
   std::shared_ptr<const Packed> weights;
+  dnnl::reorder read{}, read_residual{}, write{};  // Between the two; empty where they are one.
 
-  bool reorders() const { return source != plain_source || target != plain_target; }
+  bool reorders() const { return static_cast<bool>(read); }
 };
 
 class OneDnnPackedConv final : public PackedConv {
@@ -163,9 +164,25 @@ class OneDnnPackedConv final : public PackedConv {
          memory::dims{w.dilation[0] - 1, w.dilation[1] - 1}, memory::dims{w.padding[0], w.padding[1]},
          memory::dims{w.padding[0], w.padding[1]}},
         attributes_of_spec(), engine_);
-    return std::make_shared<Compiled>(Compiled{x.shape(), threads, way, dnnl::convolution_forward(pd),
-                                               pd.src_desc(), pd.dst_desc(), pd.scratchpad_desc(), from, to,
-                                               pack(plain_weights(), pd.weights_desc())});
+    Compiled compiled{.x = x.shape(),
+                      .threads = threads,
+                      .way = way,
+                      .primitive = dnnl::convolution_forward(pd),
+                      .source = pd.src_desc(),
+                      .target = pd.dst_desc(),
+                      .scratchpad = pd.scratchpad_desc(),
+                      .plain_source = from,
+                      .plain_target = to,
+                      .weights = pack(plain_weights(), pd.weights_desc())};
+    const auto between = [&](const memory::desc& a, const memory::desc& b) {
+      return dnnl::reorder({engine_, a, engine_, b});
+    };
+    if (winograd) {
+      compiled.read = between(from, compiled.source);
+      compiled.write = between(compiled.target, to);
+      if (s.residual) compiled.read_residual = between(to, compiled.target);
+    }
+    return std::make_shared<Compiled>(std::move(compiled));
   }
 
   std::shared_ptr<const Compiled> compile_patches(const Tensor& x, const Tensor& out, int threads) const {
@@ -180,9 +197,16 @@ class OneDnnPackedConv final : public PackedConv {
         {from, any(weights, s.scale.defined() ? DType::i8 : s.in), bias, to}, attributes_of_spec(), engine_);
     // [O, kH, kW, C], as the patches.
     const Tensor by_position = ops::contiguous(s.weight, MemoryFormat::channels_last);
-    return std::make_shared<Compiled>(Compiled{x.shape(), threads, Way::patches, dnnl::matmul(pd), from, to,
-                                               pd.scratchpad_desc(), from, to,
-                                               pack({weights, by_position}, pd.weights_desc())});
+    return std::make_shared<Compiled>(Compiled{.x = x.shape(),
+                                               .threads = threads,
+                                               .way = Way::patches,
+                                               .primitive = dnnl::matmul(pd),
+                                               .source = from,
+                                               .target = to,
+                                               .scratchpad = pd.scratchpad_desc(),
+                                               .plain_source = from,
+                                               .plain_target = to,
+                                               .weights = pack({weights, by_position}, pd.weights_desc())});
   }
 
   memory::desc bias_desc() const { return {{bias_.numel()}, memory::data_type::f32, memory::format_tag::x}; }
@@ -214,14 +238,16 @@ class OneDnnPackedConv final : public PackedConv {
   void execute(const Compiled& c, const Tensor& x, Tensor& out) const {
     dnnl::stream stream(engine_);
     const auto at = [&](const memory::desc& desc, const Tensor& t) { return memory(desc, engine_, t.raw()); };
-    const auto copy = [&](memory from, memory to) { dnnl::reorder(from, to).execute(stream, from, to); };
+    const auto copy = [&](dnnl::reorder reorder, memory from, memory to) {
+      reorder.execute(stream, from, to);
+    };
 
     Tensor source = x, target = out;
     if (c.way == Way::patches) source = gather(x, out, spec().window);
     if (c.reorders()) {
       source = bytes_for(c.source), target = bytes_for(c.target);
-      copy(at(c.plain_source, x), at(c.source, source));
-      if (spec().residual) copy(at(c.plain_target, out), at(c.target, target));
+      copy(c.read, at(c.plain_source, x), at(c.source, source));
+      if (spec().residual) copy(c.read_residual, at(c.plain_target, out), at(c.target, target));
     }
     const Tensor scratchpad = bytes_for(c.scratchpad);
     c.primitive.execute(stream, {{DNNL_ARG_SRC, at(c.source, source)},
@@ -229,7 +255,7 @@ class OneDnnPackedConv final : public PackedConv {
                                  {DNNL_ARG_BIAS, bias_for(c.way)},
                                  {DNNL_ARG_DST, at(c.target, target)},
                                  {DNNL_ARG_SCRATCHPAD, at(c.scratchpad, scratchpad)}});
-    if (c.reorders()) copy(at(c.target, target), at(c.plain_target, out));
+    if (c.reorders()) copy(c.write, at(c.target, target), at(c.plain_target, out));
     stream.wait();
   }
 

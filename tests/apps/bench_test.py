@@ -113,6 +113,19 @@ class Training(BenchTest):
         self.assertEqual([row["batch_size"] for row in report["rows"]], [1, 2, 4, 8, 16, 32, 64])
         for row in report["rows"]:
             self.ordered(row["forward_ms"])
+
+    def test_inference_in_every_precision(self):
+        for precision in ("f32", "bf16", "int8"):
+            report, _ = self.bench("bench_train", "--inference", "--steps=2", "--threads=1", "--stem=imagenet",
+                                   "--batch-size=1,3", f"--precision={precision}")
+            self.assertEqual([(row["precision"], row["batch_size"]) for row in report["rows"]],
+                             [(precision, 1), (precision, 3)])
+
+    def test_inference_refuses_what_it_cannot_do(self):
+        run = self.run_program("--precision=int8", program="bench_train")
+        self.assertRegex(run.err, "--precision: int8 is for --inference only")
+        run = self.run_program("--inference", "--precision=int8", "--model=mlp", program="bench_train")
+        self.assertRegex(run.err, "only residual networks .* choose resnet18 or resnet34")
         run = self.run_program("--inference", program="bench_train", ranks=2)
         self.assertRegex(run.err, "--inference: measures one rank; got 2")
 
