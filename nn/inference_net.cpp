@@ -41,11 +41,13 @@ std::vector<DType> all(const FoldedNet& net, DType dtype) {
   BRIGADE_CHECK(dtype == DType::f32 || dtype == DType::bf16,
                 "InferenceNet: computes in f32 or bf16, and in int8 with limits from calibrate(); got ",
                 dtype);
+  check(net);
   return std::vector<DType>(at(net.values()), dtype);
 }
 
 // u8 where no value is negative.
 std::vector<DType> bytes(const FoldedNet& net) {
+  check(net);
   std::vector<DType> out{DType::i8};
   for (const FoldedStep& step : net.steps)
     out.push_back(step.is_convolution() ? (step.relu ? DType::u8 : DType::i8) : out[at(step.input)]);
@@ -133,9 +135,7 @@ InferenceNet::InferenceNet(const FoldedNet& net, const ValueLimits& limits)
 
 InferenceNet::InferenceNet(const FoldedNet& net, std::vector<DType> dtypes, std::vector<double> scales)
     : dtypes_(std::move(dtypes)), scales_(std::move(scales)), bias_(net.bias) {
-  check(net);
   channels_ = net.steps.front().weight.size(1) * net.steps.front().window.groups;
-  const bool is_int8 = !is_floating(dtypes_.front());
   const std::vector<int> last = last_readers(net);
   for (int i = 0; i + 1 < net.values(); ++i) {
     const FoldedStep& from = net.steps[at(i)];
@@ -147,28 +147,31 @@ InferenceNet::InferenceNet(const FoldedNet& net, std::vector<DType> dtypes, std:
               .conv = nullptr};
     for (int v = 0; v <= i; ++v)
       if (last[at(v)] == i) step.ended.push_back(v);
-    step.residual_ends = from.residual >= 0 && last[at(from.residual)] == i;
-    if (from.is_convolution()) {
-      const double in_unit = scales_[at(from.input)], out_unit = scales_[at(i + 1)];
-      PackedConvSpec spec{.weight = from.weight,
-                          .bias = from.bias,
-                          .window = from.window,
-                          .in = dtypes_[at(from.input)],
-                          .out = dtypes_[at(i + 1)],
-                          .relu = from.relu};
-      if (from.residual >= 0)
-        spec.residual = {.dtype = dtypes_[at(from.residual)], .scale = scales_[at(from.residual)] / out_unit};
-      if (is_int8) {
-        const ChannelWeights quantized = quantize_weights(from.weight);
-        spec.weight = quantized.weight;
-        spec.scale = ops::mul(quantized.scale, in_unit / out_unit);
-        spec.bias = ops::mul(from.bias, 1 / out_unit);
-      }
-      step.conv = ops::pack_conv2d(spec);
-    }
+    // Images are the caller's.
+    step.residual_ends = from.residual > 0 && last[at(from.residual)] == i;
+    if (from.is_convolution()) step.conv = ops::pack_conv2d(spec_of(from, i + 1));
     steps_.push_back(std::move(step));
   }
   weight_ = ops::mul(net.weight, scales_.back());
+}
+
+// Of the convolution that makes `value`.
+PackedConvSpec InferenceNet::spec_of(const FoldedStep& step, int value) const {
+  const double in_unit = scales_[at(step.input)], out_unit = scales_[at(value)];
+  PackedConvSpec spec{.weight = step.weight,
+                      .bias = step.bias,
+                      .window = step.window,
+                      .in = dtypes_[at(step.input)],
+                      .out = dtypes_[at(value)],
+                      .relu = step.relu};
+  if (step.residual >= 0)
+    spec.residual = {.dtype = dtypes_[at(step.residual)], .scale = scales_[at(step.residual)] / out_unit};
+  if (is_floating(spec.in)) return spec;
+  const ChannelWeights quantized = quantize_weights(step.weight);
+  spec.weight = quantized.weight;
+  spec.scale = ops::mul(quantized.scale, in_unit / out_unit);
+  spec.bias = ops::mul(step.bias, 1 / out_unit);
+  return spec;
 }
 
 Tensor InferenceNet::prepare(const Tensor& images) const {

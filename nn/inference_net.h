@@ -61,6 +61,7 @@ class InferenceNet {
   };
 
   InferenceNet(const FoldedNet& net, std::vector<DType> dtypes, std::vector<double> scales);
+  PackedConvSpec spec_of(const FoldedStep& step, int value) const;
   Tensor prepare(const Tensor& images) const;
 
   std::vector<DType> dtypes_;   // Of each value.

@@ -185,6 +185,34 @@ TEST_CASE("calibration takes the largest percentile over batches, of every value
   for (std::size_t v = 1; v < most.size(); ++v) CHECK((fewer[v] > 0 && fewer[v] < most[v]));
 }
 
+TEST_CASE("a residual that is read again, or belongs to the caller, is left alone", "[models][inference]") {
+  const OneThread one;
+  default_generator() = {.seed = 3};
+  nn::Conv2d keep(3, 3, 3, {.padding = 1});
+  nn::BatchNorm2d norm(3);
+  const nn::Linear linear(3, 2);
+  // a = conv(x) + x, b = conv(a) + x, c = conv(b) + a
+  nn::FoldedNet net;
+  const int first = net.add(0, keep, norm);
+  const int a = net.add(first, keep, norm, {.residual = 0});
+  const int b = net.add(a, keep, norm, {.residual = 0});
+  net.add(b, keep, norm, {.residual = a});
+  net.finish(linear);
+  const Tensor x = test::random({2, 3, 6, 6}, 1, DType::f32, MemoryFormat::channels_last),
+               copy = ops::clone(x);
+  const InferenceNet inference(net);
+  const Tensor got = inference(x);
+  CHECK(test::differs(x, copy, 0) == "");
+
+  keep.eval(), norm.eval();
+  const NoGrad no_grad;
+  const auto conv = [&](const Tensor& t) { return norm(keep(t)).value(); };
+  const Tensor va = ops::add(conv(conv(x)), x), vb = ops::add(conv(va), x), vc = ops::add(conv(vb), va);
+  const Tensor pooled = ops::adaptive_avg_pool2d(vc, 1, 1).view({2, 3});
+  CHECK(test::differs(got, ops::linear(pooled, linear.weight.value(), linear.bias.value()), 1e-5, 1e-6) ==
+        "");
+}
+
 TEST_CASE("inference says what it cannot do", "[models][inference][error]") {
   const OneThread one;
   const auto mlp = models::make_model("mlp");
@@ -210,4 +238,7 @@ TEST_CASE("inference says what it cannot do", "[models][inference][error]") {
                       ContainsSubstring("limits must be positive; got 0 for value 3"));
   REQUIRE_THROWS_WITH(InferenceNet(folded)(wrong), ContainsSubstring("[N, 3, H, W]; got f32 [2, 1, 16, 16]"));
   REQUIRE_THROWS_WITH(InferenceNet(nn::FoldedNet{}), ContainsSubstring("begins with a convolution"));
+  nn::FoldedNet twisted = folded;
+  twisted.steps.at(2).residual = 5;
+  REQUIRE_THROWS_WITH(InferenceNet(twisted, limits), ContainsSubstring("residual 5 for step 2"));
 }
