@@ -26,9 +26,9 @@ namespace brigade::nn {
 using ValueLimits = std::vector<double>;
 
 struct CalibrationOptions {
-  /// Of the magnitudes in one batch, in percent; 100 is their maximum. The few beyond are cut off, which costs less
-  /// than coarser steps for all others.
-  double percentile = 99.99;
+  /// Of the magnitudes in one batch, in percent; 100 is their maximum and was the most accurate for ResNet-18 on
+  /// CIFAR-10. Less cuts off the few beyond for finer steps below: for networks with rare outliers.
+  double percentile = 100;
 };
 
 /// Runs `batches` (f32 images as the model takes them) through the network in f32. A value's limit is the largest over

@@ -176,7 +176,7 @@ TEST_CASE("calibration takes the largest percentile over batches, of every value
   const Tensor ramp =
       ops::mul(ops::reshape(ops::cast(ops::arange(3 * 16 * 16), DType::f32), {1, 3, 16, 16}), -1.0 / 768);
   const Tensor batches[] = {ramp, ops::mul(ramp, 2), ramp};
-  const nn::ValueLimits most = nn::calibrate(folded, batches, {.percentile = 100});
+  const nn::ValueLimits most = nn::calibrate(folded, batches);
   CHECK(static_cast<int>(most.size()) == folded.values());
   // Magnitudes k / 768 below 768, doubled in one batch: the largest, and that of rank ceil(0.9 * 768) = 692.
   CHECK_THAT(most.at(0), Catch::Matchers::WithinRel(2 * 767.0 / 768, 1e-6));
