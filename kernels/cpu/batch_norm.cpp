@@ -77,7 +77,7 @@ struct Affine {
 // The largest S that rounds to zero in T. A value above it is one that the stored result shows as positive.
 template <class T>
 constexpr compute_t<T> rounds_to_zero() {
-  if constexpr (std::is_same_v<T, bf16>) return 0x1p-134f;
+  if constexpr (std::is_same_v<T, bf16>) return kNarrowsToZero;
   if constexpr (std::is_same_v<T, f16>) return 0x1p-25f;
   return 0;
 }
@@ -188,8 +188,9 @@ void batch_norm_grad_sums(const Tensor& dy, const BatchNormForward& forward, Ten
       const T* py = result.data<T>();
       T* pz = dz.data<T>();
       sums = channel_sums<S>(Layout(x), [=](std::int64_t i, std::int64_t c) {
-        const S d = functor::ReluGrad{}(static_cast<S>(pd[i]), static_cast<S>(py[i]));
-        pz[i] = static_cast<T>(d);
+        const T masked = static_cast<S>(py[i]) > 0 ? pd[i] : T();  // Chosen, not converted and back.
+        const S d = static_cast<S>(masked);
+        pz[i] = masked;
         return Pair<S>{d, d * (static_cast<S>(px[i]) - m[c])};
       });
     } else {

@@ -9,6 +9,7 @@
 
 #include "core/tensor.h"
 #include "kernels/cpu/block_sums.h"
+#include "kernels/cpu/narrow.h"
 
 namespace brigade::cpu {
 
@@ -143,6 +144,45 @@ std::vector<Pair<double>> channel_sums(const Layout& l, const Term& term) {
   return totals;
 }
 
+/// `value` as T, to the same bits wherever in a row it stands.
+template <class T, class S>
+T stored(S value) {
+  if constexpr (std::is_same_v<T, bf16>)
+    return narrow(value);
+  else
+    return static_cast<T>(value);
+}
+
+/// Four rows of a piece of columns, computed before any of them is written: to bf16 by narrow().
+template <class T, class Value>
+void write_four_rows(T* to, std::int64_t channels, std::int64_t r, std::int64_t first, auto width,
+                     const Value& value) {
+  const std::int64_t last = first + width;
+  T* row = to + r * channels;
+  if constexpr (std::is_same_v<T, bf16> && !std::is_same_v<decltype(width), std::int64_t>) {
+    alignas(64) float values[4][decltype(width)::value];
+    for (std::int64_t c = first; c < last; ++c) {
+      const std::int64_t i = r * channels + c;
+      values[0][c - first] = value(i, c);
+      values[1][c - first] = value(i + channels, c);
+      values[2][c - first] = value(i + 2 * channels, c);
+      values[3][c - first] = value(i + 3 * channels, c);
+    }
+    for (int k = 0; k < 4; ++k) narrow(values[k], width, row + k * channels + first);
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t c = first; c < last; ++c) {
+      const std::int64_t i = r * channels + c;
+      const auto v0 = value(i, c), v1 = value(i + channels, c), v2 = value(i + 2 * channels, c),
+                 v3 = value(i + 3 * channels, c);
+      row[c] = stored<T>(v0);
+      row[c + channels] = stored<T>(v1);
+      row[c + 2 * channels] = stored<T>(v2);
+      row[c + 3 * channels] = stored<T>(v3);
+    }
+  }
+}
+
 /// to[i] = value(i, c) for every element i of channel c. value may read `to` at i.
 template <class T, class Value>
 void for_each_element(const Layout& l, T* to, const Value& value) {
@@ -156,23 +196,12 @@ void for_each_element(const Layout& l, T* to, const Value& value) {
       // Four rows at a time: what belongs to a channel is loaded once for them.
       for (; r + 4 <= end; r += 4)
         for_each_piece(channels, [&, r](std::int64_t first, auto width) {
-          T* row = to + r * channels;
-          const std::int64_t last = first + width;
-#pragma GCC ivdep
-          for (std::int64_t c = first; c < last; ++c) {
-            const std::int64_t i = r * channels + c;
-            const auto v0 = value(i, c), v1 = value(i + channels, c), v2 = value(i + 2 * channels, c),
-                       v3 = value(i + 3 * channels, c);
-            row[c] = static_cast<T>(v0);
-            row[c + channels] = static_cast<T>(v1);
-            row[c + 2 * channels] = static_cast<T>(v2);
-            row[c + 3 * channels] = static_cast<T>(v3);
-          }
+          write_four_rows(to, channels, r, first, width, value);
         });
       for (; r < end; ++r)
 #pragma GCC ivdep
         for (std::int64_t c = 0; c < channels; ++c)
-          to[r * channels + c] = static_cast<T>(value(r * channels + c, c));
+          to[r * channels + c] = stored<T>(value(r * channels + c, c));
     });
     return;
   }
@@ -180,8 +209,7 @@ void for_each_element(const Layout& l, T* to, const Value& value) {
     for (std::int64_t plane = begin; plane < end; ++plane) {
       const std::int64_t c = plane % channels;
 #pragma GCC ivdep
-      for (std::int64_t i = plane * pixels; i < (plane + 1) * pixels; ++i)
-        to[i] = static_cast<T>(value(i, c));
+      for (std::int64_t i = plane * pixels; i < (plane + 1) * pixels; ++i) to[i] = stored<T>(value(i, c));
     }
   });
 }
