@@ -188,9 +188,8 @@ void batch_norm_grad_sums(const Tensor& dy, const BatchNormForward& forward, Ten
       const T* py = result.data<T>();
       T* pz = dz.data<T>();
       sums = channel_sums<S>(Layout(x), [=](std::int64_t i, std::int64_t c) {
-        const T masked = static_cast<S>(py[i]) > 0 ? pd[i] : T();  // Chosen, not converted and back.
-        const S d = static_cast<S>(masked);
-        pz[i] = masked;
+        const S d = functor::ReluGrad{}(static_cast<S>(pd[i]), static_cast<S>(py[i]));
+        pz[i] = static_cast<T>(d);
         return Pair<S>{d, d * (static_cast<S>(px[i]) - m[c])};
       });
     } else {
