@@ -6,7 +6,7 @@
 //   the first closure runs. A node runs once, after all its contributions; contributions are delivered after
 //   the closure that gave them has returned, in the order of its inputs (a hook may start to overwrite what
 //   the closure still reads). Nothing given by a closure is written to while anybody else can see it: the same
-//   tensor may serve two inputs.
+//   tensor may serve two inputs. A closure may take the sum so far and give it back with its contribution in it.
 // Read before: autograd/node.h, autograd/engine.h. Read next: nn/optim/flat_parameters.h.
 #include "autograd/engine.h"
 
@@ -23,14 +23,14 @@
 namespace brigade {
 namespace {
 
-// Adds `b` to `a` and returns the sum, in memory that nobody but the caller can see where there is such.
+// Whether `t` is dense and in memory that nobody else can see: then it may be written to.
+bool is_ours(const Tensor& t) { return t.storage().sole_owner() && t.is_contiguous(t.memory_format()); }
+
+// Adds `b` to `a` and returns the sum, in memory of ours where there is such.
 Tensor sum_of(Tensor a, Tensor b) {
-  const auto ours = [](const Tensor& t) {
-    return t.storage().sole_owner() && t.is_contiguous(t.memory_format());
-  };
   // The two orders of adding give the same bits.
-  if (!ours(a)) std::swap(a, b);
-  if (!ours(a)) return ops::add(b, a);
+  if (!is_ours(a)) std::swap(a, b);
+  if (!is_ours(a)) return ops::add(b, a);
   ops::add_(a, b);
   return a;
 }
@@ -213,23 +213,27 @@ class BackwardTask {
 
   void run_node(Node& node);
 
+  // The sum of what has come along `edge`; null for a leaf whose own gradient takes it.
+  Pending* pending(const Edge& edge) {
+    if (edge.leaf) return capturing_ ? &captured_leaves_.at(edge.leaf.get()) : nullptr;
+    return &(is_captured(edge.node.get()) ? captured_nodes_ : nodes_).at(edge.node.get());
+  }
+
+  // Takes that sum, if the next contribution may be added to it unseen by hooks and by whoever holds earlier ones.
+  Tensor take_sum(const Edge& edge) {
+    Pending* const sums = wanted(edge) ? pending(edge) : nullptr;
+    if (sums == nullptr || !sums->sum.defined() || !is_ours(sums->sum)) return {};
+    if (edge.node && !edge.node->hooks.empty()) return {};
+    return std::exchange(sums->sum, Tensor());
+  }
+
   void deliver(const Edge& edge, Tensor contribution) {
-    if (edge.leaf) {
-      if (capturing_)
-        captured_leaves_.at(edge.leaf.get()).add(std::move(contribution));
-      else
-        deliver_to_leaf(edge.leaf, std::move(contribution));
-      return;
-    }
+    Pending* const sums = pending(edge);
+    if (sums == nullptr) return deliver_to_leaf(edge.leaf, std::move(contribution));
     Node* node = edge.node.get();
-    apply_hooks(node->hooks, contribution, node->op);
-    if (is_captured(node)) {
-      captured_nodes_.at(node).add(std::move(contribution));
-      return;
-    }
-    Pending& pending = nodes_.at(node);
-    pending.add(std::move(contribution));
-    if (--pending.missing == 0) ready_.push(node);
+    if (node != nullptr) apply_hooks(node->hooks, contribution, node->op);
+    sums->add(std::move(contribution));
+    if (node != nullptr && !is_captured(node) && --sums->missing == 0) ready_.push(node);
   }
 
   void deliver_to_leaf(const std::shared_ptr<Variable::Impl>& leaf, Tensor contribution) {
@@ -290,6 +294,8 @@ class BackwardTask::Sink final : public Gradients {
       return leaf->grad;
     return Tensor::empty(input.shape, input.dtype);
   }
+
+  Tensor take_sum(int i) override { return task_.take_sum(edge(i)); }
 
   void give(int i, Tensor gradient) override {
     const auto& input = node_.inputs[static_cast<std::size_t>(i)];

@@ -49,6 +49,9 @@ class Gradients {
   /// Where a kernel should write the gradient of input `i`: a parameter's bucket memory on its first use, so
   /// that nothing is copied; fresh contiguous memory otherwise. Call give(i, …) with it.
   virtual Tensor destination(int i) = 0;
+  /// What other operations have given for input `i` so far, if this one may write to it: dense, in the input's shape
+  /// and dtype. Else undefined. What is taken is gone here: add to it, then give(i, …) the sum.
+  virtual Tensor take_sum(int i) = 0;
   /// The gradient of input `i`, in its shape and dtype. May share memory with `dy` or with other gradients:
   /// the engine writes to it only once nobody else can see it.
   virtual void give(int i, Tensor gradient) = 0;

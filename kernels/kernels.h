@@ -119,7 +119,8 @@ struct KernelTable {
 
   // Convolution: x [N, C, H, W], w [O, C / groups, kH, kW] contiguous (OIHW), bias [O] or undefined.
   void (*conv2d)(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
-  void (*conv2d_grad_input)(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
+  /// beta 0 overwrites dx, beta 1 adds to it.
+  void (*conv2d_grad_input)(const Tensor& dy, const Tensor& w, const Window& window, double beta, Tensor& dx);
   void (*conv2d_grad_weight)(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
   /// For inference: the same weights for many calls. Whether this machine computes on activations of `dtype`.
   bool (*can_pack_conv2d)(DType dtype);

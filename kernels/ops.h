@@ -80,6 +80,8 @@ void bias_grad(const Tensor& dy, Tensor& db);
 // ---- Convolution, pooling (results have x's memory format) ------------------------------------------------
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window);
 Tensor conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);
+/// Adds it to `dx` [N, C, H, W], a dense tensor of dy's dtype: cheaper than to add afterwards.
+void add_conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
 /// For inference; see kernels/packed_conv.h. Throws Error, too, if this processor does not compute on spec.in.
 std::unique_ptr<PackedConv> pack_conv2d(const PackedConvSpec& spec);

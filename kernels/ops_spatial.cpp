@@ -56,6 +56,15 @@ void check_shape(std::string_view op, const Tensor& dy, const Shape& expected) {
   BRIGADE_CHECK(dy.shape() == expected, op, ": dy must be ", expected, "; got ", dy);
 }
 
+void check_grad_input(std::string_view op, const Tensor& dy, const Tensor& w, const Window& window,
+                      const Shape& x) {
+  check_image(op, dy);
+  check_floating(op, w);
+  check_conv(op, x, w.shape(), window);
+  check_shape(op, dy, conv_out(x, w.shape(), window));
+  check_parameter(op, "weight", w, w.shape(), dy);
+}
+
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window) {
@@ -73,14 +82,22 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window
 
 Tensor conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape) {
   const Span span("conv2d_grad_input", [&] { return conv_details(x_shape, w.shape(), window); });
-  check_image("conv2d_grad_input", dy);
-  check_floating("conv2d_grad_input", w);
-  check_conv("conv2d_grad_input", x_shape, w.shape(), window);
-  check_shape("conv2d_grad_input", dy, conv_out(x_shape, w.shape(), window));
-  check_parameter("conv2d_grad_input", "weight", w, w.shape(), dy);
+  check_grad_input("conv2d_grad_input", dy, w, window, x_shape);
   Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device(), dy.memory_format());
-  kernels(dy.device()).conv2d_grad_input(dense(dy), contiguous(w), window, dx);
+  kernels(dy.device()).conv2d_grad_input(dense(dy), contiguous(w), window, 0, dx);
   return dx;
+}
+
+void add_conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {
+  // The same work and so the same name for who adds up times.
+  const Span span("conv2d_grad_input", [&] { return conv_details(dx.shape(), w.shape(), window); });
+  check_image("add_conv2d_grad_input", dx);
+  check_same_kind("add_conv2d_grad_input", dy, dx);
+  check_grad_input("add_conv2d_grad_input", dy, w, window, dx.shape());
+  BRIGADE_CHECK(dx.is_contiguous(dx.memory_format()), "add_conv2d_grad_input: dx must be dense; got strides ",
+                dx.strides());
+  kernels(dy.device()).conv2d_grad_input(dense(dy), contiguous(w), window, 1, dx);
+  dx.bump_version();
 }
 
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw) {

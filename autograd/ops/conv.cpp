@@ -2,6 +2,8 @@
 // autograd/ops/conv.cpp - derivatives of convolution and pooling. Gradients have dy's memory format.
 #include "autograd/ops/conv.h"
 
+#include <utility>
+
 #include "autograd/ops/support.h"
 #include "kernels/ops.h"
 
@@ -20,8 +22,16 @@ Variable conv2d(const Variable& x, const Variable& w, const Variable& bias, Wind
   return record("conv2d", y, {x, w, bias},
                 [x_kept = save_for(w, x.value()), w_kept = save_for(x, w.value()), x_shape = x.shape(),
                  window](const Tensor& dy, Gradients& out) {
-                  if (out.wanted(0))
-                    out.give(0, ops::conv2d_grad_input(dy, out.load(w_kept), window, x_shape));
+                  if (out.wanted(0)) {
+                    const Tensor weight = out.load(w_kept);
+                    // What came through a residual block's shortcut is there first: a pass over memory less.
+                    Tensor dx = out.take_sum(0);
+                    if (dx.defined())
+                      ops::add_conv2d_grad_input(dy, weight, window, dx);
+                    else
+                      dx = ops::conv2d_grad_input(dy, weight, window, x_shape);
+                    out.give(0, std::move(dx));
+                  }
                   if (out.wanted(1)) {
                     Tensor dw = out.destination(1);
                     ops::conv2d_grad_weight(dy, out.load(x_kept), window, dw);

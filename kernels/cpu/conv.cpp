@@ -28,6 +28,19 @@ void with_dense(Tensor& out, DType dtype, const Body& body) {
   kernels({}).copy(dense, out);
 }
 
+// dx += the gradient, where it lies if the algorithm can do that.
+void add_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {
+  const bool in_place = is_dense(dx) && dx.dtype() == dy.dtype();
+  Tensor share = in_place ? dx : Tensor::empty(dx.shape(), dy.dtype(), {}, dx.memory_format());
+  ConvProblem problem(ConvPass::grad_input, share, dy, window);
+  problem.adds = in_place;
+  const ConvAlgorithm& algorithm = choose_conv(problem);
+  if (in_place && algorithm.add_grad_input != nullptr) return algorithm.add_grad_input(dy, w, window, dx);
+  if (in_place) share = ops::empty_like(dx);
+  algorithm.grad_input(dy, w, window, share);
+  kernels({}).binary(Binary::add, dx, ops::cast(share, dx.dtype()), dx);
+}
+
 }  // namespace
 
 void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out) {
@@ -39,10 +52,11 @@ void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& 
   });
 }
 
-void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {
+void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, double beta, Tensor& dx) {
   if (dx.numel() == 0) return;
   const DType dtype = computed_in(dy.dtype());
   const Tensor gradient = as_dense_as(ops::cast(dy, dtype), dx);
+  if (beta != 0) return add_grad_input(gradient, w, window, dx);
   with_dense(dx, dtype, [&](Tensor& result) {
     choose_conv({ConvPass::grad_input, result, gradient, window}).grad_input(gradient, w, window, result);
   });

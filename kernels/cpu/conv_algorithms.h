@@ -23,6 +23,7 @@ struct ConvProblem {
   std::int64_t in_size[2], out_size[2];
   Window window;
   bool channels_last;
+  bool adds = false;  ///< grad_input: to what dx holds.
 
   ConvProblem(ConvPass pass, const Tensor& x, const Tensor& y, const Window& window);
   std::int64_t out_pixels() const { return out_size[0] * out_size[1]; }
@@ -35,6 +36,8 @@ struct ConvAlgorithm {
   bool (*fits)(const ConvProblem& problem);
   void (*forward)(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
   void (*grad_input)(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
+  /// dx += the same, rounded once; null where it can only overwrite: the slot adds in another pass then.
+  void (*add_grad_input)(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
   void (*grad_weight)(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
 };
 

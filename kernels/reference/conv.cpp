@@ -42,8 +42,9 @@ void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& 
   });
 }
 
-void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {
+void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, double beta, Tensor& dx) {
   Tensor sums = Tensor::zeros(dx.shape(), DType::f64);
+  if (beta != 0) copy(dx, sums);
   for_each_product(dx.shape(), dy.shape(), window, [&](const Product& p) {
     add_to(sums, get(dy, p.n, p.o, p.i, p.j) * get(w, p.o, p.w_channel, p.p, p.q), p.n, p.x_channel, p.h,
            p.v);

@@ -36,7 +36,7 @@ void bias_grad(const Tensor& dy, Tensor& db);
 
 // conv.cpp
 void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
-void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
+void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, double beta, Tensor& dx);
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
 
 // packed_conv.cpp

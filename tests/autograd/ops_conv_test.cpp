@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // tests/autograd/ops_conv_test.cpp - derivatives of convolution and pooling.
+#include "autograd/ops/arithmetic.h"
 #include "autograd/ops/conv.h"
 #include "autograd/ops/reduce.h"
+#include "core/span.h"
 #include "tests/autograd/gradients.h"
 #include "tests/support/test.h"
 
@@ -97,6 +99,53 @@ TEST_CASE("conv2d writes the weight's gradient into the memory bound to it", "[a
   backward(loss());
   REQUIRE(differs(memory.slice(0, 0, 54).view({3, 2, 3, 3}), expected[0], 1e-12) == "");
   REQUIRE(differs(memory.slice(0, 54, 57), expected[1], 1e-12) == "");
+}
+
+namespace {
+
+// A residual block's inside: the shortcut is recorded after the convolution, so that its gradient is there first.
+Variable residual(const Variable& h, const Variable& w) {
+  const Variable main = conv2d(h, w, Variable(), {.padding = {1, 1}});
+  return main + h * 3.0;
+}
+
+// The gradient of x through h = 2 x; a hook on h keeps the two contributions apart.
+Tensor gradient_through_block(const Variable& x, const Variable& w, const Tensor& dy,
+                              const std::function<Tensor(const Tensor&)>& hook) {
+  Variable h = x * 2.0;
+  if (hook) h.register_hook(hook);
+  return grad(residual(h, w), {x}, {.gradient = dy})[0];
+}
+
+}  // namespace
+
+TEST_CASE("conv2d adds to the gradient that came through a shortcut what it would give by itself",
+          "[autograd][conv]") {
+  const MemoryFormat format = GENERATE(MemoryFormat::contiguous, MemoryFormat::channels_last);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    CAPTURE(name(dtype), format == MemoryFormat::channels_last);
+    const Shape shape{17, 32, 3, 16};
+    const Variable x = Variable::parameter(random(shape, 1, dtype, format));
+    const Variable w =
+        Variable::parameter(random({32, 32, 3, 3}, 2, dtype == DType::f64 ? DType::f64 : DType::f32));
+    const Tensor dy = random(shape, 3, dtype, format);
+    std::vector<Tensor> contributions;
+    SpanTotals spans;
+    const SpanListener listen(spans);
+    const Tensor apart = gradient_through_block(x, w, dy, [&](const Tensor& g) {
+      contributions.push_back(g);
+      return Tensor();
+    });
+    REQUIRE(spans.of("add").calls == 2);  // In forward and in the engine.
+    spans.clear();
+    const Tensor together = gradient_through_block(x, w, dy, {});
+    REQUIRE(spans.of("add").calls == 1);
+    REQUIRE(contributions.size() == 2);
+    REQUIRE(differs_bitwise(contributions[0], ops::mul(dy, 3.0)) == "");
+    // Sums of 288 products of order 1; another algorithm may add than would write. bf16 has 8 bits.
+    const double tolerance = dtype == DType::f64 ? 0 : dtype == DType::f32 ? 1e-5 : 0x1p-7;
+    REQUIRE(differs(together, apart, tolerance, 17 * tolerance) == "");
+  }
 }
 
 TEST_CASE("conv2d names both shapes when channels differ or dims are missing", "[autograd][conv][error]") {

@@ -86,10 +86,16 @@ Tensor run(const Functions& f, ConvPass pass, const Tensors& t, const Window& wi
   return result;
 }
 
+template <int beta>
+void grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {
+  reference_kernels().conv2d_grad_input(dy, w, window, beta, dx);
+}
+
 const ConvAlgorithm kReference{.name = "reference",
                                .fits = nullptr,
                                .forward = reference_kernels().conv2d,
-                               .grad_input = reference_kernels().conv2d_grad_input,
+                               .grad_input = grad_input<0>,
+                               .add_grad_input = grad_input<1>,
                                .grad_weight = reference_kernels().conv2d_grad_weight};
 constexpr ConvPass kPasses[] = {ConvPass::forward, ConvPass::grad_input, ConvPass::grad_weight};
 constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f64};
@@ -114,6 +120,54 @@ TEST_CASE("every algorithm equals the reference on every shape it takes", "[kern
         CHECK(compared >= 2);  // im2col takes everything.
       }
     }
+}
+
+TEST_CASE("every algorithm adds to a gradient what it would write, f32 and f64 to the bit",
+          "[kernels][conv]") {
+  for (const Case& k : kCases)
+    for (const DType dtype : kDTypes)
+      for (const MemoryFormat format : test::kFormats) {
+        const Tensors t(k, dtype, format);
+        const Tensor before = test::random(k.x(), 5, dtype, format);
+        Tensor exact = ops::clone(before);
+        if (dtype == DType::bf16) kReference.add_grad_input(t.dy, t.w, k.window, exact);
+        for (const ConvAlgorithm& algorithm : cpu::conv_algorithms()) {
+          if (!algorithm.fits(ConvProblem(ConvPass::grad_input, t.x, t.dy, k.window))) continue;
+          CAPTURE(k.name, name(dtype), algorithm.name, format == MemoryFormat::channels_last);
+          const cpu::ConvAlgorithmScope scope(algorithm.name);
+          Tensor sum = ops::clone(before, format);
+          fast().conv2d_grad_input(t.dy, t.w, k.window, 1, sum);
+          if (dtype == DType::bf16) {
+            CHECK(test::far_from(sum, exact, tolerance(dtype)) == "");
+            continue;
+          }
+          const Tensor share = run(algorithm, ConvPass::grad_input, t, k.window);
+          CHECK(test::differs_bitwise(sum, ops::add(before, share)) == "");
+        }
+      }
+}
+
+TEST_CASE("tiles round a sum to bf16 once", "[kernels][conv][amx]") {
+  if (!cpu::amx::available()) SUCCEED("skipped: this processor has no AMX");
+  // 1 + 2^-8 alone would be rounded to 1, and 1 - 1 is nothing.
+  const Case k{"", 16, 32, 32, 1, 16, {}};
+  Tensors t(k, DType::bf16, MemoryFormat::channels_last);
+  ops::fill_(t.dy, 1);
+  ops::fill_(t.w, 0);
+  for (std::int64_t c = 0; c < 32; ++c) {
+    t.w.data<float>()[c] = 1;
+    t.w.data<float>()[32 + c] = 0x1p-8F;
+  }
+  for (const ConvAlgorithm& algorithm : cpu::conv_algorithms()) {
+    if (algorithm.add_grad_input == nullptr ||
+        !algorithm.fits(ConvProblem(ConvPass::grad_input, t.x, t.dy, k.window)))
+      continue;
+    CAPTURE(algorithm.name);
+    Tensor dx = ops::empty_like(t.x);
+    ops::fill_(dx, -1);
+    algorithm.add_grad_input(t.dy, t.w, k.window, dx);
+    CHECK(test::differs(dx, ops::full(k.x(), 0x1p-8, DType::bf16), 0) == "");
+  }
 }
 
 TEST_CASE("f32 on AMX tiles is as exact as f32 sums are", "[kernels][conv][amx]") {
@@ -183,7 +237,20 @@ TEST_CASE("the choice takes only what fits, for every shape, dtype and format", 
           const ConvProblem problem(pass, x, y, k.window);
           CAPTURE(k.name, name(dtype), name(pass), cpu::choose_conv(problem).name);
           CHECK(cpu::choose_conv(problem).fits(problem));
+          if (pass != ConvPass::grad_input) continue;
+          ConvProblem adding = problem;
+          adding.adds = true;
+          CHECK(cpu::choose_conv(adding).fits(adding));
         }
+}
+
+TEST_CASE("where a gradient is added to, the choice prefers tiles that add by themselves",
+          "[kernels][conv][amx]") {
+  if (!cpu::amx::available()) SUCCEED("skipped: this processor has no AMX");
+  const Tensor x = Tensor::empty({64, 64, 32, 32}, DType::bf16, {}, MemoryFormat::channels_last);
+  ConvProblem problem(ConvPass::grad_input, x, x, k3x3);
+  problem.adds = true;
+  if (cpu::amx::available()) CHECK(cpu::choose_conv(problem).name == "amx_pixels");
 }
 
 TEST_CASE("measured choices name algorithms that fit their shapes", "[kernels][conv]") {

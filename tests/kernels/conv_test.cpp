@@ -71,7 +71,7 @@ Results run(const KernelTable& table, const Case& k, DType dtype, MemoryFormat f
   Results r{ops::empty_like(dy), ops::empty_like(x), Tensor::empty(k.w(), parameters)};
   for (Tensor* t : {&r.y, &r.dx, &r.dw}) ops::fill_(*t, NAN);
   table.conv2d(x, w, bias, k.window, r.y);
-  table.conv2d_grad_input(dy, w, k.window, r.dx);
+  table.conv2d_grad_input(dy, w, k.window, 0, r.dx);
   table.conv2d_grad_weight(dy, x, k.window, r.dw);
   return r;
 }
@@ -158,4 +158,38 @@ TEST_CASE("convolution takes activations of any strides and writes into a slice 
   REQUIRE(test::far_from(dw, expected_dw, 1e-5) == "");
   REQUIRE(test::values(bucket.slice(0, 0, 16)) == std::vector<double>(16, 7));
   REQUIRE(test::values(bucket.slice(0, 16 + 4 * 8 * 9, 32 + 4 * 8 * 9)) == std::vector<double>(16, 7));
+}
+
+TEST_CASE("convolution adds to a gradient of any strides and dtype, and leaves its neighbours alone",
+          "[kernels][conv]") {
+  const Case k{"", 2, 16, 8, 6, 6, {.kernel = {3, 3}, .padding = {1, 1}}};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    CAPTURE(name(dtype));
+    const Tensor dy = test::random(k.y(), 1, dtype), w = test::weights(k.w(), 2, dtype);
+    Tensor wide = test::random({2, 16, 6, 12}, 3, dtype), dx = wide.slice(3, 0, 12, 2);
+    const Tensor neighbours = wide.slice(3, 1, 12, 2), before = ops::clone(neighbours);
+    Tensor expected = ops::clone(dx);
+    reference_kernels().conv2d_grad_input(dy, w, k.window, 1, expected);
+    fast().conv2d_grad_input(dy, w, k.window, 1, dx);
+    REQUIRE(test::far_from(dx, expected, tolerance(dtype)) == "");
+    REQUIRE(test::differs_bitwise(neighbours, before) == "");
+  }
+}
+
+TEST_CASE("add_conv2d_grad_input counts as a change of its result and names what does not fit",
+          "[kernels][conv][error]") {
+  const Window window{.kernel = {3, 3}, .padding = {1, 1}};
+  const Tensor dy = test::random({2, 8, 6, 6}, 1), w = test::random({8, 4, 3, 3}, 2);
+  Tensor dx = Tensor::zeros({2, 4, 6, 6});
+  const std::uint64_t version = dx.version();
+  ops::add_conv2d_grad_input(dy, w, window, dx);
+  REQUIRE(dx.version() > version);
+  REQUIRE(test::differs_bitwise(dx, ops::conv2d_grad_input(dy, w, window, dx.shape())) == "");
+
+  const auto adding_to = [&](Tensor to) { ops::add_conv2d_grad_input(dy, w, window, to); };
+  using Catch::Matchers::Contains;
+  CHECK_THROWS_WITH(adding_to(Tensor::zeros({2, 4, 6, 6}, DType::bf16)),
+                    Contains("add_conv2d_grad_input") && Contains("dtypes"));
+  CHECK_THROWS_WITH(adding_to(Tensor::zeros({2, 5, 6, 6})), Contains("[2, 5, 6, 6]"));
+  CHECK_THROWS_WITH(adding_to(Tensor::zeros({2, 4, 6, 12}).slice(3, 0, 12, 2)), Contains("dx must be dense"));
 }

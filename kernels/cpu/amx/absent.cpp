@@ -14,12 +14,14 @@ bool available() { return false; }
 namespace images {
 void conv2d(const Tensor&, const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
 void conv2d_grad_input(const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
+void add_conv2d_grad_input(const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
 void conv2d_grad_weight(const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
 }  // namespace images
 
 namespace pixels {
 void conv2d(const Tensor&, const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
 void conv2d_grad_input(const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
+void add_conv2d_grad_input(const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
 }  // namespace pixels
 
 }  // namespace brigade::cpu::amx

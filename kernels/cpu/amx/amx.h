@@ -32,6 +32,8 @@ namespace images {
 /// Right for any size, fast for batches of 16 images and more.
 void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
+/// The same added to dx, in f32 before it is rounded.
+void add_conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
 /// The same bits for any number of threads.
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
 }  // namespace images
@@ -43,6 +45,8 @@ inline bool fits(std::int64_t width) { return width % 16 == 0; }
 void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
 /// Needs fits(width of dx) and a stride of 1.
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
+/// The same added to dx, in f32 before it is rounded.
+void add_conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
 }  // namespace pixels
 
 }  // namespace brigade::cpu::amx

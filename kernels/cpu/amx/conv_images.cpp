@@ -25,6 +25,7 @@ struct Convolution {
   T* out;                          // [images, target_pixels, target_channels]
   std::int64_t images = 0;         // Of a group.
   const Packed* source = nullptr;  // Of a group.
+  Into into = Into::overwrite;     // What write() does to `out`.
 
   template <bool two>
   void sum_of_products(std::int64_t image_block, std::int64_t pixel, std::int64_t channel_block) const {
@@ -47,7 +48,7 @@ struct Convolution {
     else
       sum_of_products<false>(image_block, pixel, channel_block);
     T* to = out + (image_block * kBlock * target_pixels + pixel) * target_channels + channel;
-    ResultBlock(channel, target_channels, bias).write(rows, [&](std::int64_t r) {
+    ResultBlock(channel, target_channels, bias, into).write(rows, [&](std::int64_t r) {
       return to + r * target_pixels * target_channels;
     });
   }
@@ -111,7 +112,7 @@ void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Geometr
 }
 
 template <class T>
-void grad_input(const Tensor& dy, const Tensor& w, const Geometry& g, Tensor& dx) {
+void grad_input(const Tensor& dy, const Tensor& w, const Geometry& g, Into into, Tensor& dx) {
   const Reach reach = g.reach_of_inputs();
   const Packed weights = pack_weights<kParts<T>>(w, Target::inputs, reach.used());
   convolve(dy.data<T>(), g.out_pixels, g.out_channels,
@@ -121,8 +122,17 @@ void grad_input(const Tensor& dy, const Tensor& w, const Geometry& g, Tensor& dx
                           .target_pixels = g.in_pixels,
                           .target_channels = g.in_channels,
                           .bias = nullptr,
-                          .out = dx.data<T>()},
+                          .out = dx.data<T>(),
+                          .into = into},
            g);
+}
+
+void grad_input(const Tensor& dy, const Tensor& w, const Window& window, Into into, Tensor& dx) {
+  const Geometry g(dx, dy, window);
+  if (dy.dtype() == DType::bf16)
+    grad_input<bf16>(dy, w, g, into, dx);
+  else
+    grad_input<float>(dy, w, g, into, dx);
 }
 
 }  // namespace
@@ -140,11 +150,11 @@ void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& 
 }
 
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {
-  const Geometry g(dx, dy, window);
-  if (dy.dtype() == DType::bf16)
-    grad_input<bf16>(dy, w, g, dx);
-  else
-    grad_input<float>(dy, w, g, dx);
+  grad_input(dy, w, window, Into::overwrite, dx);
+}
+
+void add_conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {
+  grad_input(dy, w, window, Into::add, dx);
 }
 
 }  // namespace brigade::cpu::amx::images

@@ -21,8 +21,9 @@ struct Convolution {
   PaddedImages<T> source;
   const Packed& weights;
   std::int64_t images, target_channels;
-  const float* bias;  // [target_channels] or null.
-  T* out;             // [images, height.target, width.target, target_channels]
+  const float* bias;            // [target_channels] or null.
+  T* out;                       // [images, height.target, width.target, target_channels]
+  Into into = Into::overwrite;  // What write() does to `out`.
 
   std::int64_t segments_a_row() const { return source.width.target / kTileRows; }
   std::int64_t segments() const { return source.height.target * segments_a_row(); }
@@ -52,7 +53,7 @@ struct Convolution {
   // Two segments at a time, of one row or of two.
   void convolve(const bf16* buffer, T* result) const {
     for (std::int64_t c = 0; c < weights.first_size(); ++c) {
-      const ResultBlock block(c * kBlock, target_channels, bias);
+      const ResultBlock block(c * kBlock, target_channels, bias, into);
       for (std::int64_t s = 0; s < segments(); s += 2) {
         const bf16* first = first_source(buffer, s);
         const std::int64_t rows = std::min(2 * kTileRows, (segments() - s) * kTileRows);
@@ -93,14 +94,21 @@ void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Window&
 }
 
 template <class T>
-void grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {
+void grad_input(const Tensor& dy, const Tensor& w, const Window& window, Into into, Tensor& dx) {
   const auto line = [&](int dim) {
     return Line{dy.size(2 + dim),    dx.size(2 + dim),     window.kernel[dim], 1,
                 window.padding[dim], -window.dilation[dim]};
   };
   const PaddedImages<T> source{dy.data<T>(), dy.size(1), line(0), line(1)};
   const Packed weights = pack_weights<kParts<T>>(w, Target::inputs, all_positions(w));
-  Convolution<T>{source, weights, dy.size(0), dx.size(1), nullptr, dx.data<T>()}.run();
+  Convolution<T>{source, weights, dy.size(0), dx.size(1), nullptr, dx.data<T>(), into}.run();
+}
+
+void grad_input(const Tensor& dy, const Tensor& w, const Window& window, Into into, Tensor& dx) {
+  if (dy.dtype() == DType::bf16)
+    grad_input<bf16>(dy, w, window, into, dx);
+  else
+    grad_input<float>(dy, w, window, into, dx);
 }
 
 }  // namespace
@@ -117,10 +125,11 @@ void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& 
 }
 
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {
-  if (dy.dtype() == DType::bf16)
-    grad_input<bf16>(dy, w, window, dx);
-  else
-    grad_input<float>(dy, w, window, dx);
+  grad_input(dy, w, window, Into::overwrite, dx);
+}
+
+void add_conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {
+  grad_input(dy, w, window, Into::add, dx);
 }
 
 }  // namespace brigade::cpu::amx::pixels

@@ -42,12 +42,17 @@ inline void zero_sums() {
   _tile_zero(3);
 }
 
-/// Up to 32 channels of the result's rows: what tiles 0 to 3 hold, plus a bias, rounded to the result's type.
+/// What becomes of the values that a result's memory holds.
+enum class Into { overwrite, add };
+
+/// Up to 32 channels of the result's rows: what tiles 0 to 3 hold, plus a bias, plus what is there already if asked
+/// for, rounded to the result's type once.
 class ResultBlock {
  public:
   /// Channels [first, first + 32) of `channels`; bias [channels] or null.
-  ResultBlock(std::int64_t first, std::int64_t channels, const float* bias)
-      : mask_(static_cast<__mmask32>((std::uint64_t{1} << std::min(kBlock, channels - first)) - 1)) {
+  ResultBlock(std::int64_t first, std::int64_t channels, const float* bias, Into into = Into::overwrite)
+      : mask_(static_cast<__mmask32>((std::uint64_t{1} << std::min(kBlock, channels - first)) - 1)),
+        into_(into) {
     if (bias == nullptr) return;
     low_bias_ = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask_), bias + first);
     high_bias_ = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask_ >> 16), bias + first + 16);
@@ -65,12 +70,28 @@ class ResultBlock {
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       const float* low = sums[r / kTileRows * 2] + r % kTileRows * kTileRows;
-      store(_mm512_add_ps(_mm512_load_ps(low), low_bias_),
-            _mm512_add_ps(_mm512_load_ps(low + kTileRows * kTileRows), high_bias_), to(r));
+      auto* at = to(r);
+      __m512 low_sum = _mm512_add_ps(_mm512_load_ps(low), low_bias_);
+      __m512 high_sum = _mm512_add_ps(_mm512_load_ps(low + kTileRows * kTileRows), high_bias_);
+      if (into_ == Into::add) add(at, low_sum, high_sum);
+      store(low_sum, high_sum, at);
     }
   }
 
  private:
+  void add(const bf16* from, __m512& low, __m512& high) const {
+    const __m512i values = _mm512_maskz_loadu_epi16(mask_, from);
+    // A bf16 is the upper half of a float.
+    const auto widened = [](__m256i half) {
+      return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
+    };
+    low = _mm512_add_ps(low, widened(_mm512_castsi512_si256(values)));
+    high = _mm512_add_ps(high, widened(_mm512_extracti64x4_epi64(values, 1)));
+  }
+  void add(const float* from, __m512& low, __m512& high) const {
+    low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask_), from));
+    high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask_ >> 16), from + 16));
+  }
   void store(__m512 low, __m512 high, bf16* to) const {
     _mm512_mask_storeu_epi16(to, mask_, (__m512i)_mm512_cvtne2ps_pbh(high, low));
   }
@@ -80,6 +101,7 @@ class ResultBlock {
   }
 
   __mmask32 mask_;
+  Into into_;
   __m512 low_bias_ = _mm512_setzero_ps(), high_bias_ = _mm512_setzero_ps();
 };
 
