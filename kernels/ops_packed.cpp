@@ -47,6 +47,10 @@ std::unique_ptr<PackedConv> pack_conv2d(const PackedConvSpec& spec) {
                 "pack_conv2d: groups must divide the output channels; got weight ", w, " and ", window.groups,
                 " groups");
   check_dtypes(spec);
+  const bool dilated = window.dilation[0] > 1 || window.dilation[1] > 1;
+  BRIGADE_CHECK(!is_byte(spec.in) || window.groups == 1 || !dilated,
+                "pack_conv2d: int8 takes groups or dilation, not both (oneDNN 2.6 gets it wrong); got ",
+                window.groups, " groups and dilation ", window.dilation[0], " x ", window.dilation[1]);
   return kernels(spec.weight.device()).pack_conv2d(spec);
 }
 

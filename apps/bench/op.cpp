@@ -201,6 +201,7 @@ int main(int argc, char** argv) {
       ->type_name("FILE");
   app.add_option("--tune-images", o.tune.images, "Batch sizes for --tune")
       ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   report.add_flags(app);
   return apps::run_bench(app, argc, argv, [&] {

@@ -28,7 +28,14 @@ constexpr ConvAlgorithm onednn_algorithm(std::string_view name, bool (*fits)(con
 
 bool fits_onednn(const ConvProblem& p) {
   if (p.dtype == DType::f64) return false;
-  return p.pass != ConvPass::grad_weight || !onednn::backward_weights_is_unsafe(p.in_channels, p.window);
+  return p.pass != ConvPass::grad_weight ||
+         !onednn::backward_weights_is_unsafe(p.dtype, p.in_channels, p.in_size, p.window);
+}
+
+// Channels that leave part of a block empty come back wrong in some weights' gradients.
+bool fits_onednn_blocked(const ConvProblem& p) {
+  return fits_onednn(p) &&
+         (p.pass != ConvPass::grad_weight || (p.in_channels % 16 == 0 && p.out_channels % 16 == 0));
 }
 
 bool is_3x3(const ConvProblem& p) {
@@ -59,7 +66,7 @@ bool fits_amx_pixels(const ConvProblem& p) {
 constexpr std::array kAlgorithms{
     onednn_algorithm<ConvMethod::direct>("onednn", fits_onednn),
     // oneDNN's own layout of activations, with copies before and after.
-    onednn_algorithm<ConvMethod::blocked>("onednn_blocked", fits_onednn),
+    onednn_algorithm<ConvMethod::blocked>("onednn_blocked", fits_onednn_blocked),
     onednn_algorithm<ConvMethod::winograd>("onednn_winograd", fits_winograd),
     ConvAlgorithm{.name = "im2col",
                   .fits = [](const ConvProblem&) { return true; },

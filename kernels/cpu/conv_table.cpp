@@ -361,7 +361,7 @@ constexpr ConvChoice kChoices[] = {
     {ConvPass::grad_weight, DType::bf16, 64, 128, 32, 3, 2, 128, "amx_images"},  // 6.882, onednn 13.628
     {ConvPass::grad_input, DType::bf16, 64, 64, 32, 3, 1, 128, "onednn"},  // 6.832, onednn_blocked 6.724
     {ConvPass::grad_weight, DType::bf16, 64, 64, 32, 3, 1, 128, "amx_images"},  // 11.679, onednn_blocked 13.393
-    {ConvPass::grad_weight, DType::bf16, 3, 64, 32, 3, 1, 128, "onednn_blocked"},  // 3.779, onednn 3.897
+    {ConvPass::grad_weight, DType::bf16, 3, 64, 32, 3, 1, 128, "onednn"},  // 3.897
     {ConvPass::forward, DType::bf16, 3, 64, 32, 7, 2, 128, "onednn"},  // 0.756, onednn_blocked 0.767
     {ConvPass::forward, DType::bf16, 64, 64, 8, 3, 1, 128, "amx_images"},  // 0.504, onednn 0.516
     {ConvPass::forward, DType::bf16, 64, 128, 8, 3, 2, 128, "amx_images"},  // 0.319, onednn_blocked 0.449

@@ -66,7 +66,8 @@ DType computed_in(DType dtype) {
 
 void product(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, Tensor& out) {
   if (out.numel() == 0) return;
-  if (computed_in(a.dtype()) != a.dtype()) {
+  const bool unsafe = a.dtype() == DType::bf16 && onednn::bf16_product_is_unsafe(out.size(-1));
+  if (unsafe || computed_in(a.dtype()) != a.dtype()) {
     Tensor sums = beta != 0 ? ops::cast(out, DType::f32) : Tensor::empty(out.shape());
     product(ops::cast(a, DType::f32), ops::cast(b, DType::f32), bias, beta, sums);
     if (!sums.same_view(out)) kernels({}).copy(sums, out);

@@ -32,13 +32,19 @@ void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, 
 template <ConvMethod method>
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
 
-/// True for the shapes on which oneDNN 2.6 hangs, crashes or corrupts the heap in backward-weights: kernel
-/// 1x1, stride above 1, fewer than 16 input channels, channels_last.
-bool backward_weights_is_unsafe(std::int64_t in_channels, const Window& window);
+/// True for the shapes on which oneDNN 2.6 hangs, crashes or corrupts the heap in backward-weights (kernel 1x1, stride
+/// above 1, fewer than 16 input channels, channels_last), and for those where its results in bf16 are wrong: a dilated
+/// kernel, or one with positions that no input pixel of `in_size` (height, width) lies under.
+bool backward_weights_is_unsafe(DType dtype, std::int64_t in_channels, const std::int64_t (&in_size)[2],
+                                const Window& window);
 
 /// The slots of the kernel table (onednn_packed_conv.cpp).
 bool can_pack_conv2d(DType dtype);
 std::unique_ptr<PackedConv> pack_conv2d(const PackedConvSpec& spec);
+
+/// True for the bf16 products that oneDNN 2.6 gets wrong, or dies of, on AMX tiles: with 49 to 63 columns on three
+/// threads and more, and some of 34 or 47 rows. All those seen have columns that are no multiple of 16.
+inline bool bf16_product_is_unsafe(std::int64_t columns) { return columns % 16 != 0; }
 
 /// out = a b + bias + beta out for a [B, M, K], b [B, K, N], out [B, M, N]. a and b f32 or bf16 (the same),
 /// out that or f32, bias [N] f32 or undefined. The last two dims of a and b must be row- or column-major (see

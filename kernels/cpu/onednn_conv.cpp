@@ -208,9 +208,24 @@ template void conv2d_grad_weight<ConvMethod::winograd>(const Tensor&, const Tens
 // The limit is 16 channels with AVX-512 and 8 with AVX2; one limit for both keeps results alike. With groups
 // the channels of one group are what the kernel sees. Contiguous tensors are safe, but one rule is easier to
 // trust, and a tensor of one channel is both.
-bool backward_weights_is_unsafe(std::int64_t in_channels, const Window& window) {
-  return window.kernel[0] == 1 && window.kernel[1] == 1 && (window.stride[0] > 1 || window.stride[1] > 1) &&
-         in_channels / window.groups < 16;
+bool backward_weights_is_unsafe(DType dtype, std::int64_t in_channels, const std::int64_t (&in_size)[2],
+                                const Window& window) {
+  if (window.kernel[0] == 1 && window.kernel[1] == 1 && (window.stride[0] > 1 || window.stride[1] > 1) &&
+      in_channels / window.groups < 16)
+    return true;
+  if (dtype != DType::bf16) return false;
+  for (int d = 0; d < 2; ++d) {
+    if (window.dilation[d] > 1) return true;
+    for (std::int64_t k = 0; k < window.kernel[d]; ++k) {
+      bool seen = false;
+      for (std::int64_t o = 0; o < window.out_size(d, in_size[d]); ++o) {
+        const std::int64_t pixel = o * window.stride[d] - window.padding[d] + k;
+        seen = seen || (pixel >= 0 && pixel < in_size[d]);
+      }
+      if (!seen) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace brigade::onednn

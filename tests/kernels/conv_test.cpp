@@ -109,6 +109,39 @@ TEST_CASE("1x1 stride 2 on few channels_last channels is right on every repeat",
   }
 }
 
+// What oneDNN 2.6 gets wrong in bf16 or dies of when asked directly: a product of 34 columns, 63 rows deep; kernel
+// positions that see nothing, whose gradients it leaves unwritten; dilated kernels; channels that fill no block.
+TEST_CASE("the bf16 weight gradients that break oneDNN are right", "[kernels][conv]") {
+  const Case cases[] = {
+      {"SIGILL in a product", 7, 34, 34, 3, 3, {.kernel = {3, 3}, .padding = {1, 1}}},
+      {"SIGILL, 58 to 47", 7, 58, 47, 3, 3, {.kernel = {3, 3}, .padding = {1, 1}}},
+      {"positions that see nothing",
+       8,
+       64,
+       16,
+       1,
+       1,
+       {.kernel = {5, 5}, .stride = {2, 2}, .padding = {2, 2}}},
+      {"7x7 stem on one pixel", 8, 3, 64, 1, 1, {.kernel = {7, 7}, .stride = {2, 2}, .padding = {3, 3}}},
+      {"dilated", 4, 72, 16, 16, 16, {.kernel = {3, 3}, .padding = {1, 1}, .dilation = {2, 2}}},
+      {"stride 1 by 3 on a column",
+       18,
+       59,
+       64,
+       3,
+       1,
+       {.kernel = {3, 3}, .stride = {1, 3}, .padding = {1, 1}}},
+  };
+  for (const Case& k : cases) {
+    CAPTURE(k.name);
+    const Results expected = run(reference_kernels(), k, DType::bf16, MemoryFormat::channels_last);
+    for (int i = 0; i < 5; ++i) {
+      const Results got = run(fast(), k, DType::bf16, MemoryFormat::channels_last);
+      REQUIRE(test::far_from(got.dw, expected.dw, 1e-5) == "");
+    }
+  }
+}
+
 TEST_CASE("alternating shapes and windows each get their own primitive", "[kernels][conv]") {
   // Equal sizes of every tensor's batch, channels and input; only window, bias, dtype or layout differ.
   const Case a{"", 2, 16, 16, 6, 6, {.kernel = {3, 3}, .padding = {1, 1}}};

@@ -269,6 +269,11 @@ TEST_CASE("packed convolution refuses what does not fit together", "[kernels][pa
     REQUIRE_THROWS_WITH(ops::pack_conv2d(spec), ContainsSubstring("scale must be f32 [16]"));
     spec = q.spec, spec.weight = p.spec.weight;
     REQUIRE_THROWS_WITH(ops::pack_conv2d(spec), ContainsSubstring("weight must be i8 beside u8"));
+    spec = integers(
+               {"", 1, 16, 16, 6, 6, {.kernel = {3, 3}, .padding = {2, 2}, .dilation = {2, 2}, .groups = 2}},
+               DType::u8, DType::u8, {})
+               .spec;
+    REQUIRE_THROWS_WITH(ops::pack_conv2d(spec), ContainsSubstring("groups or dilation, not both"));
   }
 
   const auto conv = ops::pack_conv2d(p.spec);
