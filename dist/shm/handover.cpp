@@ -3,6 +3,7 @@
 #include "dist/shm/handover.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -66,6 +67,10 @@ Descriptor::~Descriptor() {
 }
 
 Descriptor make_memory(std::int64_t bytes) {
+  // A memfd counts as a file: growing it beyond `ulimit -f` is answered with SIGXFSZ, which kills the process.
+  rlimit files{};
+  if (getrlimit(RLIMIT_FSIZE, &files) != 0 || files.rlim_cur < static_cast<rlim_t>(bytes))
+    return Descriptor();
   Descriptor memory(memfd_create("brigade", MFD_CLOEXEC));
   if (memory && ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) return Descriptor();
   return memory;

@@ -30,7 +30,8 @@ class Descriptor {
   int number_;
 };
 
-/// `bytes` of zeroed memory without a name; no descriptor if the system has none.
+/// `bytes` of zeroed memory without a name; no descriptor if the system has none, or if `ulimit -f` forbids files
+/// of that size.
 Descriptor make_memory(std::int64_t bytes);
 
 /// Hands a descriptor to whoever asks at a name. Abstract names have no permissions: only processes of the same user

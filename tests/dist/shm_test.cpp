@@ -3,6 +3,7 @@
 // that comes and goes, and processes that die. (All collectives on it: BRIGADE_TEST_BACKEND, tests/support/ranks.h.)
 #include <dirent.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -159,6 +160,23 @@ TEST_CASE("neither descriptors nor names of shared memory are left, or exist at 
   std::ifstream maps("/proc/self/maps");
   const std::string text{std::istreambuf_iterator<char>(maps), {}};
   REQUIRE(text.find("memfd:brigade (deleted)") != std::string::npos);  // No file system knows it.
+}
+
+TEST_CASE("a limit on the size of files means no shared memory, and kills nobody", "[dist][shm][failure]") {
+  constexpr std::int64_t megabyte = 1 << 20;
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  rlimit tight = before;
+  tight.rlim_cur = megabyte;
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &tight) == 0);
+  const bool at_limit = static_cast<bool>(make_memory(megabyte)),
+             above = static_cast<bool>(make_memory(megabyte + 1)),
+             all_there_is = static_cast<bool>(HostMemory::make_shared_memory(2));
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(at_limit);
+  CHECK_FALSE(above);
+  CHECK_FALSE(all_there_is);
+  CHECK(HostMemory::make_shared_memory(2));
 }
 
 TEST_CASE("a rank that is killed while another waits asleep is named", "[dist][shm][failure][A26]") {
