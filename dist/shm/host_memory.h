@@ -22,16 +22,20 @@
 
 namespace brigade::dist {
 
+/// What a rank brings to a gate of ShmTransport: written before it, read by the others behind it.
+struct ShownData {
+  static constexpr std::int64_t kElsewhere = -1, kStaged = -2;
+  std::int64_t bytes;   ///< Of the collective, the same on all ranks.
+  std::int64_t offset;  ///< Of its tensor in the rank's region; kElsewhere; kStaged: its copy is in staging.
+};
+
 /// What one rank shows the others. Fields that are polled by others lie on cache lines of their own.
 struct alignas(64) RankBlock {
   alignas(64) std::atomic<std::uint64_t> came;  ///< Gates this rank has come to.
   alignas(64)
       std::atomic<std::uint32_t> bell;  ///< A futex: rung when something changes that this rank waits for.
   std::atomic<std::uint32_t> asleep;    ///< 1: ring the bell.
-  // Written by the rank before a gate, read by the others behind it.
-  alignas(64) std::int64_t offset;  ///< Of the tensor it shows, in its region; -1: not there.
-  std::int64_t bytes;               ///< Of the collective, the same on all ranks.
-  std::int64_t staged_bytes[2];     ///< The same for what lies in each half of the staging memory.
+  alignas(64) ShownData shown[2];  ///< Taking turns: a rank behind a gate may write before others have read.
   alignas(64) ProgressSlot progress;
   cpu_set_t cores;  ///< On which its process may run.
   std::int64_t process;

@@ -60,10 +60,9 @@ class ShmTransport final : public Transport {
   Storage allocate_shared(std::int64_t bytes) override {
     const Storage storage = memory_->allocate(rank(), bytes);
     // The pages that others have just touched are entered into our mapping now.
-    const Tensor bytes_of_it = Tensor::over(storage, {bytes}, DType::u8);
-    const bool all_shared = show(bytes_of_it);
-    for (int r = 0; r < size() && all_shared; ++r)
-      if (r != rank()) memory_->map_pages(r, memory_->block(r).offset, bytes);
+    gate({.bytes = bytes, .offset = memory_->offset_of(rank(), storage.data(), bytes)});
+    for (int r = 0; r < size(); ++r)
+      if (r != rank() && shown(r).offset >= 0) memory_->map_pages(r, shown(r).offset, bytes);
     meeting_.gate();
     return storage;
   }
@@ -186,7 +185,7 @@ class ShmTransport final : public Transport {
            });
   }
 
-  void barrier() override { meeting_.gate(); }
+  void barrier() override { gate({.bytes = 0, .offset = ShownData::kStaged}); }
   void meet() override { meeting_.gate(); }
   void report(const Progress& progress) noexcept override { meeting_.report(progress); }
   std::string arrivals() const override {
@@ -197,24 +196,19 @@ class ShmTransport final : public Transport {
     if (options_.on_abort) options_.on_abort();
     meeting_.abort(reason);
   }
-  void close() override { meeting_.gate(); }
+  void close() override { barrier(); }
 
  private:
   // One gate behind which shown_ holds every rank's tensor as this process sees it: true. Or false, on all ranks alike:
   // the tensor is short, or not all of them lie in shared memory. After true, a second gate lets them go.
   bool show(const Tensor& t) {
     if (t.bytes() < (meeting_.has_cores() ? kDirectBytes : kDirectBytesInTurns)) return false;
-    RankBlock& mine = meeting_.mine();
-    mine.offset = memory_->offset_of(rank(), t.raw(), t.bytes());
-    mine.bytes = t.bytes();
-    meeting_.gate();
+    gate({.bytes = t.bytes(), .offset = memory_->offset_of(rank(), t.raw(), t.bytes())});
     bool all_shared = true;
     for (int r = 0; r < size(); ++r) {
-      const RankBlock& theirs = memory_->block(r);
-      all_shared = all_shared && theirs.offset >= 0;
-      if (all_shared) shown_[static_cast<std::size_t>(r)] = memory_->at(r, theirs.offset);
+      all_shared = all_shared && shown(r).offset >= 0;
+      if (all_shared) shown_[static_cast<std::size_t>(r)] = memory_->at(r, shown(r).offset);
     }
-    check_sizes([](const RankBlock& block) { return block.bytes; });
     return all_shared;
   }
 
@@ -229,27 +223,34 @@ class ShmTransport final : public Transport {
     std::int64_t begin = 0;
     do {  // Once for no elements, too: ranks that disagree about that would else wait at different gates.
       const std::int64_t n = std::min(piece, count - begin);
-      half_ = 1 - half_;
-      fill(memory_->staging(rank(), half_), begin, n);
-      meeting_.mine().staged_bytes[half_] = bytes;
-      meeting_.gate();
-      check_sizes([this](const RankBlock& block) { return block.staged_bytes[half_]; });
+      fill(memory_->staging(rank(), 1 - half_), begin, n);
+      gate({.bytes = bytes, .offset = ShownData::kStaged});
       for (int r = 0; r < size(); ++r) shown_[static_cast<std::size_t>(r)] = memory_->staging(r, half_);
       read(begin, n);
       begin += n;
     } while (begin < count);
   }
 
-  template <class BytesOf>
-  void check_sizes(const BytesOf& bytes_of) const {
-    bool alike = true;
-    for (int r = 1; r < size(); ++r)
-      alike = alike && bytes_of(memory_->block(r)) == bytes_of(memory_->block(0));
-    if (alike) return;
+  // A gate that only ranks with equal sizes pass, and only with the same of the two moves: who staged a short tensor
+  // must not reduce with one who shows a long one. All ranks see the same, hence all of them throw, or none does.
+  void gate(const ShownData& mine) {
+    half_ = 1 - half_;
+    meeting_.mine().shown[half_] = mine;
+    meeting_.gate();
+    bool same_bytes = true, same_move = true;
+    for (int r = 0; r < size(); ++r) {
+      same_bytes = same_bytes && shown(r).bytes == mine.bytes;
+      same_move = same_move && (shown(r).offset == ShownData::kStaged) == (mine.offset == ShownData::kStaged);
+    }
+    if (same_bytes && same_move) return;
+    if (same_bytes) throw CommError("the ranks came with different collectives");
     std::string sizes;
-    for (int r = 0; r < size(); ++r) sizes += str(r > 0 ? ", " : "", bytes_of(memory_->block(r)));
+    for (int r = 0; r < size(); ++r) sizes += str(r > 0 ? ", " : "", shown(r).bytes);
     throw CommError(str("the ranks came with tensors of different sizes: ", sizes, " bytes"));
   }
+
+  // What rank `rank` brought to the last gate(…).
+  const ShownData& shown(int rank) const { return memory_->block(rank).shown[half_]; }
 
   std::byte* at(int rank) const { return shown_[static_cast<std::size_t>(rank)]; }
 
@@ -281,7 +282,7 @@ class ShmTransport final : public Transport {
   const ShmOptions options_;
   Meeting meeting_;
   Channels channels_;
-  int half_ = 0;                           // Of the staging memory, used last.
+  int half_ = 0;                           // Of the staging memory and of RankBlock::shown, used last.
   std::vector<std::byte*> shown_;          // By rank: what read() and the like look at.
   std::vector<const std::byte*> sources_;  // Kept, so that no call allocates.
 };

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "dist/shm/shm_transport.h"
+#include "kernels/ops.h"
 #include "tests/dist/patterns.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
@@ -255,4 +256,42 @@ TEST_CASE("ranks that come with other sizes are told so where calls are not comp
               });
   });
   REQUIRE_THAT(error, ContainsSubstring("tensors of different sizes: 40, 44 bytes"));
+}
+
+TEST_CASE("a short tensor on one rank and a long one on the other are an error on both, whatever lies where",
+          "[dist][shm][failure]") {
+  for (const bool shared : {true, false}) {
+    const auto memory = HostMemory::make(2);
+    const std::int64_t counts[] = {100, 1 << 18};
+    std::string errors[2];
+    bool untouched[2] = {};
+    // The group has ended: its close() says so once more.
+    const std::string end = thrown_by([&] {
+      run_ranks({.backend = "threads",
+                 .ranks = 2,
+                 .group = {.timeout = std::chrono::seconds(5), .check_calls = false},
+                 .connect = [&](int rank) { return make_shm_transport(memory, rank); }},
+                [&](ProcessGroup& group) {
+                  const int rank = group.rank();
+                  const std::int64_t n = counts[rank];
+                  const Storage storage = group.allocate_shared((1 << 18) * 4);
+                  // Both moves have been made before, with sizes that agree with one rank's next.
+                  group.all_reduce(Tensor::over(storage, {1 << 18}, DType::f32), Reduce::sum).wait();
+                  group.all_reduce(Tensor::zeros({100}), Reduce::sum).wait();
+                  Tensor t =
+                      shared ? Tensor::over(storage.slice(0, n * 4), {n}, DType::f32) : Tensor::zeros({n});
+                  ops::fill_(t, rank + 1);
+                  errors[rank] = thrown_by([&] { group.all_reduce(t, Reduce::sum).wait(); });
+                  const std::vector<float> values = t.to_vector<float>();
+                  untouched[rank] = std::all_of(values.begin(), values.end(),
+                                                [&](float x) { return x == static_cast<float>(rank + 1); });
+                });
+    });
+    CHECK_THAT(end, ContainsSubstring("400, 1048576 bytes"));
+    for (const int rank : {0, 1}) {
+      INFO("rank " << rank << ", shared " << shared);
+      CHECK_THAT(errors[rank], ContainsSubstring("tensors of different sizes: 400, 1048576 bytes"));
+      CHECK(untouched[rank]);
+    }
+  }
 }
