@@ -78,7 +78,14 @@ std::vector<std::int64_t> sizes(const AllReduceOptions& o) {
 // Small whole numbers that differ between ranks and between neighbours.
 double pattern(int rank, std::int64_t i) { return static_cast<double>((rank + 1) * (i % 3 + 1)); }
 
-double expected(Reduce op, int ranks, std::int64_t i) {
+// What an integer dtype keeps of a whole number: arithmetic in it is modulo 2^bits.
+double wrapped(double x, DType dtype) {
+  if (dtype == DType::u8) return std::fmod(x, 0x1p8);  // Never negative.
+  if (dtype == DType::i32) return static_cast<std::int32_t>(static_cast<std::int64_t>(std::fmod(x, 0x1p32)));
+  return x;
+}
+
+double expected(Reduce op, DType dtype, int ranks, std::int64_t i) {
   double out = pattern(0, i);
   for (int r = 1; r < ranks; ++r) {
     const double x = pattern(r, i);
@@ -86,6 +93,7 @@ double expected(Reduce op, int ranks, std::int64_t i) {
           : op == Reduce::max  ? std::max(out, x)
           : op == Reduce::prod ? out * x
                                : out + x;
+    if (op == Reduce::prod) out = wrapped(out, dtype);
   }
   return op == Reduce::mean ? out / ranks : out;
 }
@@ -102,7 +110,7 @@ std::int64_t count_wrong(ProcessGroup& group, Tensor t, Reduce op) {
   const double absolute = is_floating(t.dtype()) || op != Reduce::mean ? 0 : 1;
   Tensor wrong = Tensor::zeros({1}, DType::i64);
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    const double wanted = expected(op, group.size(), static_cast<std::int64_t>(i));
+    const double wanted = expected(op, t.dtype(), group.size(), static_cast<std::int64_t>(i));
     const bool fits = std::abs(sums[i] - wanted) <= relative * std::abs(wanted) + absolute * 0.999;
     *wrong.data<std::int64_t>() += fits ? 0 : 1;
   }
