@@ -160,14 +160,16 @@ void run_threads(const LaunchOptions& options, const std::function<void(ProcessG
 
 void run_mpi(const LaunchOptions& options, const LaunchEnvironment& environment,
              const std::function<void(ProcessGroup&)>& body) {
-  BRIGADE_CHECK(environment.mpi,
-                "backend mpi: needs a process started by mpirun; start it as mpirun -np N program");
-  BRIGADE_CHECK(options.ranks == 1 || options.ranks == environment.size,
-                "backend mpi: the number of ranks is mpirun's -np; got ranks ", options.ranks, " and -np ",
+  const bool plain = options.backend == "plain_mpi";
+  const std::string backend = plain ? "plain_mpi" : "mpi";
+  BRIGADE_CHECK(environment.mpi, "backend ", backend,
+                ": needs a process started by mpirun; start it as mpirun -np N program");
+  BRIGADE_CHECK(options.ranks == 1 || options.ranks == environment.size, "backend ", backend,
+                ": the number of ranks is mpirun's -np; got ranks ", options.ranks, " and -np ",
                 environment.size);
   const std::shared_ptr<Job> job = options.job ? options.job : join_mpi_job(options.group.timeout);
   set_num_threads(std::max(1, available_cores() / environment.local_size));
-  const InHost in_host = options.backend == "plain_mpi" ? InHost::mpi : InHost::shared_memory;
+  const InHost in_host = plain ? InHost::mpi : InHost::shared_memory;
   std::exception_ptr failure;
   {
     ProcessGroup group([&] { return decorated(job->connect(in_host), options); }, options.group,

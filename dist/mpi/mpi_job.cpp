@@ -75,7 +75,10 @@ void MpiJob::await_call(const char* call, ArrivalBoard::Place place) {
     if (Clock::now() < deadline) continue;
     *broken_ = true;
     const std::string who = str("[rank ", self_.rank, "/", self_.size, "] ");
-    const std::string arrivals = board_ ? board_->arrivals(place) : "which ranks came to it is not known";
+    std::string arrivals = board_ ? board_->arrivals(place) : "which ranks came to it is not known";
+    // The board knows that a rank started, not that it ended since.
+    if (board_ && place == ArrivalBoard::kProcessStarted && board_->all_came_to(place))
+      arrivals += "; one of them may have ended since: before MPI is up nobody is told";
     leave_behind();
     throw CommError(str(who, call, ": not done within ", timeout_.count(), " ms; ", arrivals));
   }

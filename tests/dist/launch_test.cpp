@@ -85,6 +85,7 @@ TEST_CASE("run_ranks refuses what it cannot start", "[dist][launch][error]") {
   REQUIRE_THROWS_WITH(run_ranks({.backend = "threads", .ranks = 0}, body), ContainsSubstring("got ranks 0"));
   // This program was not started by mpirun; without MPI the message is that it is not compiled in.
   REQUIRE_THROWS_WITH(run_ranks({.backend = "mpi"}, body), ContainsSubstring("backend mpi: "));
+  REQUIRE_THROWS_WITH(run_ranks({.backend = "plain_mpi"}, body), ContainsSubstring("backend plain_mpi: "));
   REQUIRE_THROWS_WITH(
       run_ranks({.backend = "threads", .group = {.timeout = std::chrono::milliseconds(0)}}, body),
       ContainsSubstring("timeout must be positive"));
