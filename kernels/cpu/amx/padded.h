@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/cpu/amx/packed.h"
+#include "kernels/kernels.h"
 
 namespace brigade::cpu::amx {
 
