@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// kernels/cpu/narrow.h - rounding a run of f32 values to bf16. The plain loop costs nine instructions a vector, more
-// than all the arithmetic of batch norm; compiled for a processor with an instruction for it, it costs one.
+// kernels/cpu/narrow.h - rounding a run of f32 values to bf16. The plain loop is several instructions a
+// vector, as many as the arithmetic of batch norm; compiled for a processor with an instruction for it, it is one.
 #pragma once
 
 #include <cmath>

@@ -9,12 +9,11 @@
 
 namespace brigade::cpu::amx {
 
-/// The strided copy of 16 channels at nine positions costs two thirds of what nine gathers or scatters cost.
+/// Positions of a 3x3 kernel: nine values of 16 channels are nine vectors, so they change places in registers.
 inline constexpr std::int64_t kNine = 9;
 
 namespace detail {
-// Value v of channel-major memory is position v % 9 of channel v / 9. Row t of `from`: in which lanes the memory's
-// vectors hold position t; row t of `to`: the channel for each of those lanes.
+// Value v of channel-major memory is position v % 9 of channel v / 9; it lies in lane v % 16 of vector v / 16.
 struct NineTable {
   alignas(64) std::int32_t channel[9][16] = {};  // Of lane i of memory vector j.
   __mmask16 lanes[9][9] = {};                    // Lanes of memory vector j that hold position t.
