@@ -13,8 +13,8 @@
 //
 // f32 runs on the same tiles: a value is the sum of three bf16 values, which hold 8 bits of it each, and a product
 // the sum of the six products of the largest parts (Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial
-// Intelligence Datatype For Higher-Precision Computations", 2019). What is left out is below 2^-22 of a product, no more
-// than f32 additions lose. Infinities become NaN.
+// Intelligence Datatype For Higher-Precision Computations", 2019). What is left out is below 2^-22 of a product, no
+// more than f32 additions lose. Infinities become NaN.
 // Read before: kernels/cpu/conv.cpp. Read next: pack.h, multiply.h, conv_images.cpp.
 #pragma once
 
