@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// core/runtime_cpu.cpp - the CPU's runtime: a caching allocator over aligned_alloc, memcpy, worker streams.
+// core/runtime_cpu.cpp - the CPU's runtime: a caching allocator, memcpy, worker streams.
 // Why a cache: the first touch of a 4 KiB page costs over a microsecond, so a training step must never give
-// memory back to the system and fetch it again.
-#include <sys/mman.h>
-
+// memory back to the system and fetch it again. Small blocks are kept by size class, large ones in core/heap.h.
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -12,18 +10,25 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/heap.h"
 #include "core/runtime.h"
 
 namespace brigade {
 namespace {
 
-constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+// From here on blocks come from the heap: activations of all layers then share one memory, whatever their sizes. A
+// multiple of Heap::kPage.
+constexpr std::int64_t kLarge = std::int64_t{256} << 10;
 
-// Size classes: four steps per power of two, so that at most a fifth of a block is unused.
-std::int64_t size_class(std::int64_t bytes) {
+// What a block of `bytes` takes. Large: whole pages. Small: size classes, four steps per power of two, so that at most
+// a fifth of a block is unused.
+std::int64_t block_size(std::int64_t bytes) {
   const std::int64_t wanted = aligned(std::max(bytes, kAlignment));
-  const std::int64_t step = std::max<std::int64_t>(
-      kAlignment, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(wanted))) / 4);
+  const std::int64_t step =
+      wanted >= kLarge
+          ? Heap::kPage
+          : std::max(kAlignment,
+                     static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(wanted))) / 4);
   return (wanted + step - 1) / step * step;
 }
 
@@ -31,32 +36,28 @@ class CpuRuntime final : public Runtime {
  public:
   void* allocate(std::int64_t bytes) override {
     BRIGADE_CHECK(bytes >= 0 && bytes < std::int64_t{1} << 48, "allocate: cannot hold ", bytes, " bytes");
-    const std::int64_t size = size_class(bytes);
+    const std::int64_t size = block_size(bytes);
     std::lock_guard lock(mutex_);
-    auto& blocks = free_[size];
-    void* memory = nullptr;
-    if (!blocks.empty()) {
-      memory = blocks.back();
-      blocks.pop_back();
-      stats_.cached_bytes -= size;
-    } else {
-      memory = from_system(size);
-    }
+    void* const memory = size >= kLarge ? heap_.allocate(size) : allocate_small(size);
+    BRIGADE_CHECK(memory != nullptr, "allocate: the system has no ", size, " bytes left; in use ",
+                  stats_.in_use_bytes);
     stats_.in_use_bytes += size;
     stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.in_use_bytes);
     return memory;
   }
 
   void release(void* memory, std::int64_t bytes) noexcept override {
-    const std::int64_t size = size_class(bytes);
+    const std::int64_t size = block_size(bytes);
     std::lock_guard lock(mutex_);
-    free_[size].push_back(memory);
     stats_.in_use_bytes -= size;
+    if (size >= kLarge) return heap_.release(memory, size);
+    free_[size].push_back(memory);
     stats_.cached_bytes += size;
   }
 
   void trim() noexcept override {
     std::lock_guard lock(mutex_);
+    heap_.trim();
     for (auto& [size, blocks] : free_) {
       for (void* memory : blocks) std::free(memory);
       blocks.clear();
@@ -80,7 +81,10 @@ class CpuRuntime final : public Runtime {
 
   MemoryStats memory_stats() const override {
     std::lock_guard lock(mutex_);
-    return stats_;
+    MemoryStats stats = stats_;
+    stats.cached_bytes += heap_.cached_bytes();
+    stats.system_allocations += heap_.fresh_blocks();
+    return stats;
   }
   void reset_peak() override {
     std::lock_guard lock(mutex_);
@@ -88,22 +92,22 @@ class CpuRuntime final : public Runtime {
   }
 
  private:
-  void* from_system(std::int64_t size) {
-    // Large blocks on huge-page boundaries: 512 times fewer first touches.
-    const bool large = size >= kHugePage;
-    const std::int64_t alignment = large ? kHugePage : kAlignment;
-    const auto padded = static_cast<std::size_t>((size + alignment - 1) / alignment * alignment);
-    void* memory = std::aligned_alloc(static_cast<std::size_t>(alignment), padded);
-    BRIGADE_CHECK(memory != nullptr, "allocate: the system has no ", size, " bytes left; in use ",
-                  stats_.in_use_bytes);
-    if (large) static_cast<void>(madvise(memory, padded, MADV_HUGEPAGE));  // A hint: refusal is harmless.
-    ++stats_.system_allocations;
+  void* allocate_small(std::int64_t size) {
+    auto& blocks = free_[size];
+    if (blocks.empty()) {
+      ++stats_.system_allocations;
+      return std::aligned_alloc(static_cast<std::size_t>(kAlignment), static_cast<std::size_t>(size));
+    }
+    void* const memory = blocks.back();
+    blocks.pop_back();
+    stats_.cached_bytes -= size;
     return memory;
   }
 
   mutable std::mutex mutex_;
-  std::unordered_map<std::int64_t, std::vector<void*>> free_;  // By size class.
-  MemoryStats stats_;
+  std::unordered_map<std::int64_t, std::vector<void*>> free_;  // Small, by size class.
+  Heap heap_;
+  MemoryStats stats_;  // Of the heap only what is in use.
 };
 
 }  // namespace
