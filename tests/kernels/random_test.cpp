@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 // tests/kernels/random_test.cpp - random tensors and dropout: moments, and that a number
 // depends on its logical position only.
+#include <bit>
 #include <cmath>
 
 #include "core/parallel.h"
+#include "core/rng.h"
+#include "kernels/cpu/random_blocks.h"
 #include "kernels/ops.h"
 #include "tests/support/tensors.h"
 #include "tests/support/test.h"
@@ -98,6 +101,44 @@ TEST_CASE("a large random tensor does not depend on the number of threads", "[ke
   set_num_threads(threads);
   CHECK(test::differs_bitwise(one, three) == "");
   CHECK(three.data<float>()[200001] == normal_at(1, 2, 200001));
+}
+
+TEST_CASE("many normal numbers at once are normal2 bit for bit, at the ends and on the axes too",
+          "[kernels][random]") {
+  // Words with a logarithm near zero and near its largest, and angles on and beside every multiple of 45 degrees.
+  std::vector<std::uint32_t> radii{0,          1,          2,          0x5a827999, 0x5a82799a,
+                                   0xb504f332, 0xb504f333, 0x7fffffff, 0x80000000};
+  for (std::uint32_t i = 1; i < 40; ++i) radii.push_back(0u - i);
+  std::vector<std::uint32_t> angles;
+  for (std::uint32_t eighth = 0; eighth < 8; ++eighth)
+    for (std::uint32_t d = 0; d < 5; ++d) {
+      angles.push_back((eighth << 29) + d);
+      angles.push_back((eighth << 29) - d);
+      angles.push_back((eighth << 29) + (1u << (4 * d + 3)));
+    }
+  float first[cpu::kRandomBlocks], second[cpu::kRandomBlocks];
+  for (const std::uint32_t a : radii)
+    for (std::size_t at = 0; at < angles.size(); at += cpu::kRandomBlocks) {
+      const std::size_t count = std::min<std::size_t>(cpu::kRandomBlocks, angles.size() - at);
+      const std::vector<std::uint32_t> as(count, a);
+      cpu::normal_pairs(as.data(), angles.data() + at, static_cast<int>(count), first, second);
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto expected = normal2(a, angles[at + i]);
+        if (std::bit_cast<std::uint32_t>(first[i]) != std::bit_cast<std::uint32_t>(expected[0]) ||
+            std::bit_cast<std::uint32_t>(second[i]) != std::bit_cast<std::uint32_t>(expected[1]))
+          FAIL("radius " << a << " angle " << angles[at + i]);
+      }
+    }
+  // Rounding is in doubt for some four of these.
+  const std::int64_t n = 16'000'000;
+  Tensor numbers = Tensor::empty({n});
+  kernels({}).random_normal(3, 4, 0, 1, numbers);
+  const float* x = numbers.data<float>();
+  for (std::int64_t i = 0; i < n; i += 4) {
+    const auto words = philox(3, 4, static_cast<std::uint64_t>(i / 4));
+    const auto a = normal2(words[0], words[1]), b = normal2(words[2], words[3]);
+    if (x[i] != a[0] || x[i + 1] != a[1] || x[i + 2] != b[0] || x[i + 3] != b[1]) FAIL("block " << i / 4);
+  }
 }
 
 TEST_CASE("dropout keeps by position, scales what it keeps, and is its own derivative", "[kernels][random]") {
