@@ -39,6 +39,8 @@ class BucketReducer {
                 ReducerOptions options = {});
 
   int bucket_count() const { return static_cast<int>(buckets_.size()); }
+  /// What travels as one.
+  const Tensor& memory(int bucket) const { return buckets_[static_cast<std::size_t>(bucket)].gradients; }
 
   /// Starts a step, whose record the ledger has begun and whose roll call is queued: every bucket is filling again.
   void begin(std::shared_ptr<const RollCall> roll_call);

@@ -360,6 +360,13 @@ std::optional<PlanChange> Ddp::last_plan_change() const {
 const std::vector<ParameterInfo>& Ddp::parameter_infos() const { return impl_->infos; }
 const Ledger& Ddp::ledger() const { return impl_->ledger; }
 ProcessGroup& Ddp::group() const { return impl_->group; }
+GradientMemory Ddp::gradient_memory() const {
+  std::vector<Tensor> gradients, buckets;
+  for (int i = 0; i < impl_->parameters->count(); ++i)
+    gradients.push_back(impl_->parameters->at(i).variable.grad_memory());
+  for (int b = 0; b < impl_->reducer->bucket_count(); ++b) buckets.push_back(impl_->reducer->memory(b));
+  return dist::gradient_memory(gradients, buckets);
+}
 void Ddp::sync_buffers() { dist::sync_buffers(impl_->buffers, impl_->options.buffers, impl_->group); }
 
 void Ddp::set_weight(double weight) {

@@ -21,6 +21,7 @@
 #include "dist/buffer_sync.h"
 #include "dist/comm_hook.h"
 #include "dist/grad_sync.h"
+#include "dist/gradient_memory.h"
 #include "dist/replanner.h"
 
 namespace brigade::dist {
@@ -93,6 +94,8 @@ class Ddp {
   const std::vector<ParameterInfo>& parameter_infos() const;  ///< In the plan's index order.
   const Ledger& ledger() const;
   ProcessGroup& group() const;
+  /// Where gradients and the buckets of the present plan lie.
+  GradientMemory gradient_memory() const;
 
   /// In its scope gradients accumulate locally. A micro-step is local if its forward, its backward or both stand in the
   /// scope; the first backward outside synchronises the accumulated sum, once. A loss that joins forwards from inside

@@ -43,6 +43,8 @@ class Trainer {
   /// From barrier to barrier if there are several ranks: a step ends when the slowest has.
   StepTimes step(Synchronise synchronise = Synchronise::yes);
 
+  dist::GradientMemory gradient_memory() const { return ddp_->gradient_memory(); }
+
  private:
   data::Batch next();
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 
+#include "apps/bench/conv_bound.h"
 #include "apps/bench/op_cases.h"
 #include "apps/bench/timing.h"
 #include "core/check.h"
@@ -17,7 +18,6 @@ namespace brigade::apps {
 namespace {
 
 using cpu::ConvAlgorithm;
-using cpu::ConvPass;
 using cpu::ConvProblem;
 using Entry = SpanList::Entry;
 
@@ -32,18 +32,6 @@ std::vector<Entry> convolutions(DType precision, std::int64_t images) {
     }
   }
   return out;
-}
-
-ConvProblem problem_of(const Entry& span, DType precision) {
-  const Dims x = detail(span, "x"), w = detail(span, "weight");
-  const Window window = conv_window(span);
-  const Shape y{x[0], w[0], window.out_size(0, x[2]), window.out_size(1, x[3])};
-  const ConvPass pass = span.name == "conv2d"              ? ConvPass::forward
-                        : span.name == "conv2d_grad_input" ? ConvPass::grad_input
-                                                           : ConvPass::grad_weight;
-  const MemoryFormat format = MemoryFormat::channels_last;
-  return {pass, Tensor::empty(Shape(x), precision, {}, format), Tensor::empty(y, precision, {}, format),
-          window};
 }
 
 struct Timing {
@@ -90,7 +78,7 @@ void tune_convolutions(const TuneOptions& options, const std::function<void(cons
   for (const DType precision : {DType::f32, DType::bf16})
     for (const std::int64_t images : options.images)
       for (const Entry& span : convolutions(precision, images)) {
-        const ConvProblem p = problem_of(span, precision);
+        const ConvProblem p = conv_problem(span, precision);
         const std::vector<Timing> timings = measure(span, precision, p, options.rounds);
         const std::string note = fmt::format(
             "{:.3f}{}", timings[0].ms,

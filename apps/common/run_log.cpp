@@ -94,7 +94,8 @@ void RunLog::plan(const dist::Ddp& ddp) {
   const std::string json = dist::plan_to_json(ddp.plan(), ddp.parameter_infos());
   if (metrics_) write(directory_ / "bucket_plan.json", json, "--out");
   if (!options_.save_plan.empty()) write(options_.save_plan, json, "--save-plan");
-  if (options_.print_plan && json != printed_plan_) line(dist::plan_table(ddp.plan(), ddp.parameter_infos()));
+  if (options_.print_plan && json != printed_plan_)
+    line(dist::plan_table(ddp.plan(), ddp.parameter_infos()) + ddp.gradient_memory().text());
   printed_plan_ = json;
 }
 

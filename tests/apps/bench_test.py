@@ -76,8 +76,11 @@ class Training(BenchTest):
     def check_row(self, row, ranks, batch):
         self.ordered(row["step_ms"])
         self.assertAlmostEqual(row["images_per_s"] * row["step_ms"]["p50"], 1e3 * ranks * batch, delta=1e-3 * batch)
-        for key in ("peak_resident_mib", "peak_tensors_mib", "first_step_s"):
+        for key in ("peak_resident_mib", "peak_tensors_mib", "first_step_begin_s"):
             self.assertGreater(row[key], 0)
+        self.assertGreaterEqual(row["first_step_s"], row["first_step_begin_s"])
+        self.assertGreaterEqual(row["bucket_bytes"], row["gradient_bytes"])
+        self.assertLessEqual(row["gradients_and_buckets_of_gradients"], 1.05)
         self.assertEqual((row["ranks"], row["batch_size"]), (ranks, batch))
 
     def test_phases_of_a_step_add_up(self):
@@ -87,9 +90,13 @@ class Training(BenchTest):
         total = sum(row["phases_ms"].values())
         self.assertAlmostEqual(total / row["step_ms"]["p50"], 1, delta=0.75, msg="means of steps against their median")
         self.assertGreater(row["operations_ms"]["conv2d"], 0)
-        self.assertAlmostEqual(row["bound_ms"] + sum(row["separating_ms"].values()), total, delta=1e-6 * total)
-        self.assertAlmostEqual(row["share_of_bound"], row["bound_ms"] / total, places=6)
-        self.assertIn("of that bound", out)
+        self.assertAlmostEqual(row["own_bound_ms"] + sum(row["separating_ms"].values()), total, delta=1e-6 * total)
+        for whose, words in (("own", "by our own fastest"), ("library", "by the library's algorithms")):
+            self.assertGreater(row[f"{whose}_bound_ms"], 0)
+            self.assertLess(row[f"{whose}_bound_ms"], 1e9, "some algorithm fits every convolution")
+            self.assertAlmostEqual(row[f"share_of_{whose}_bound"], row[f"{whose}_bound_ms"] / total, places=6)
+            self.assertAlmostEqual(row[f"{whose}_bound_ms"] * row[f"{whose}_bound_images_per_s"], 2e3, places=3)
+            self.assertRegex(out, f"convolutions alone {words}: .* of that bound")
 
     def test_every_batch_size_with_every_number_of_threads(self):
         report, _ = self.bench("bench_train", "--model=mlp", "--batch-size=2,3", "--threads=1,2", "--steps=2")

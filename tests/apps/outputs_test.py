@@ -65,6 +65,7 @@ class Words(ProgramTest):
         out = self.train("--steps=1", "--print-plan").out
         for name in ("layers.0.weight", "layers.4.bias"):
             self.assertIn(name, out)
+        self.assertRegex(out, r"gradients \d+\.\d+ MiB, in buckets of \d+\.\d+ MiB: together 1\.0\d+ times")
 
 
 class Files(ProgramTest):

@@ -17,7 +17,7 @@ MEASURED = {"cifar": {32: 6, 128: 3}, "imagenet": {32: 24, 128: 12}}  # Steps: a
 
 # What we want to reach, by what is compared.
 WANTED = {("cifar", "f32"): 2.0, ("cifar", "bf16"): 2.3, ("imagenet", "f32"): 1.5, ("imagenet", "bf16"): 1.5}
-BOUND, SYNCHRONISATION, TWO_RANKS, FOUR_RANKS, ZERO_COPY = 0.70, 8.0, 0.92, 0.85, 0.60
+BOUND, FIRST_STEP, SYNCHRONISATION, TWO_RANKS, FOUR_RANKS, ZERO_COPY = 0.70, 1.0, 8.0, 0.92, 0.85, 0.60
 
 
 def median(values):
@@ -116,15 +116,15 @@ class Comparison:
                 steps = self.a.steps or MEASURED[stem].get(batch, 6)
                 flags = ["--stem", stem, "--precision", precision, "--batch-size", batch, "--threads", threads,
                          "--steps", steps, "--warmup", 1]
-                # The bound takes as long as several steps: once is enough.
+                # The bounds take as long as many steps: once is enough.
                 bound = [] if number == 0 and stem == "cifar" else ["--no-bound"]
                 runs[s]["ours"].append(self.ours(*flags, *bound))
                 runs[s]["torch"].append(self.torch(*flags))
             self.say(f"round {number + 1} of {self.a.rounds} done")
-        line = "{:<10}{:<10}{:>6}{:>8}{:>10}{:>10}{:>8}{:>8}{:>11}{:>10}{:>10}{:>9}".format
+        line = "{:<10}{:<10}{:>6}{:>8}{:>8}{:>9}{:>7}{:>8}{:>10}{:>9}{:>10}{:>8}{:>8}{:>9}".format
         self.say("\ntraining ResNet-18 on 32x32 images, images/s")
         self.say(line("stem", "precision", "batch", "threads", "ours", "PyTorch", "ratio", "wanted", "peak MiB",
-                      "PyTorch", "of bound", "first s"))
+                      "PyTorch", "library's", "of it", "of own", "first s"))
         rows = []
         for s, run in runs.items():
             field = lambda who, name, run=run: median([r.get(name) for r in run[who] if r])
@@ -133,14 +133,23 @@ class Comparison:
                    "ratio": mine / theirs if mine and theirs else None, "wanted": WANTED[s[0], s[1]],
                    "peak_mib": field("ours", "peak_resident_mib"),
                    "torch_peak_mib": field("torch", "peak_resident_mib"),
-                   "share_of_bound": field("ours", "share_of_bound"), "first_step_s": field("ours", "first_step_s"),
+                   "library_bound": field("ours", "library_bound_images_per_s"),
+                   "share_of_library_bound": field("ours", "share_of_library_bound"),
+                   "own_bound": field("ours", "own_bound_images_per_s"),
+                   "share_of_own_bound": field("ours", "share_of_own_bound"),
+                   "gradients_and_buckets": field("ours", "gradients_and_buckets_of_gradients"),
+                   "first_step_s": field("ours", "first_step_s"),
                    "rounds": {who: [r and r["images_per_s"] for r in run[who]] for who in run}}
             rows.append(row)
             self.say(line(*s, text(mine, ".1f"), text(theirs, ".1f"), text(row["ratio"], ".2f"), row["wanted"],
                           text(row["peak_mib"], ".0f"), text(row["torch_peak_mib"], ".0f"),
-                          text(row["share_of_bound"], ".0%"), text(row["first_step_s"], ".2f")))
-        self.say(f"wanted: at least {BOUND:.0%} of the bound of convolutions, less memory than PyTorch, and the first "
-                 "step under 1 s")
+                          text(row["library_bound"], ".1f"), text(row["share_of_library_bound"], ".0%"),
+                          text(row["share_of_own_bound"], ".0%"), text(row["first_step_s"], ".2f")))
+        self.say("library's: images/s of the step's convolutions alone, each by the fastest of the library's algorithms"
+                 "\nof it: what our step reaches of that; of own: of the same by our own fastest algorithms"
+                 "\nfirst s: seconds from the start of the process to the end of its first step")
+        self.say(f"wanted: at least {BOUND:.0%} of the library's, less memory than PyTorch, the first step within "
+                 f"{FIRST_STEP:g} s")
         self.result["training"] = rows
 
     def ranks_table(self):
