@@ -30,8 +30,8 @@ double library_ms(const Entry& span, const OpCase& c, DType precision, const Con
     const cpu::ConvAlgorithmScope scope(a.name);
     // A look at those that are far behind is enough.
     const double first = median_ms(c, {.warmup = 1, .min_calls = 1, .min_ms = 0, .max_calls = 1});
-    if (first < 1.3 * best)
-      best = std::min(best, median_ms(c, {.warmup = 0, .min_calls = 3, .min_ms = 20, .max_calls = 50}));
+    if (first < 1.2 * best)
+      best = std::min(best, median_ms(c, {.warmup = 0, .min_calls = 2, .min_ms = 20, .max_calls = 50}));
   }
   return best;
 }
