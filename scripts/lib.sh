@@ -15,11 +15,11 @@ die() {
   exit 1
 }
 
-# Debian packages that the build and the tests need, and the oracles that some tests compare with.
+# Debian packages that the build and the tests need, and the oracles that some tests compare with or look through.
 PACKAGES=(g++ cmake ninja-build libdnnl-dev catch2 libcli11-dev libfmt-dev nlohmann-json3-dev libssl-dev libxxhash-dev
-  xz-utils ca-certificates curl iproute2 python3)
+  zlib1g-dev xz-utils ca-certificates curl iproute2 python3)
 MPI_PACKAGES=(libopenmpi-dev openmpi-bin)
-ORACLE_PACKAGES=(python3-numpy python3-torch python3-torchvision)
+ORACLE_PACKAGES=(python3-numpy python3-torch python3-torchvision chromium fonts-dejavu-core)
 
 installed() { [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null) == ii* ]]; }
 
