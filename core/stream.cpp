@@ -49,6 +49,11 @@ bool ManualEvent::wait_until(Clock::time_point deadline) const {
 
 namespace {
 
+// Where waits help, the thread would be woken for every task, and be too late or get in the way. So behind an offered
+// task it naps: another one that is offered meanwhile does not wake it. After a few naps it sleeps until it is called.
+constexpr std::chrono::microseconds kNap{200};
+constexpr int kNaps = 3;
+
 class WorkerStream final : public Stream {
  public:
   explicit WorkerStream(std::string name) : thread_([this, name = std::move(name)] { run(name); }) {}
@@ -63,12 +68,23 @@ class WorkerStream final : public Stream {
     thread_.join();
   }
 
-  void submit(std::function<void()> task) override {
-    {
-      std::lock_guard lock(mutex_);
-      queue_.push_back(std::move(task));
+  void submit(std::function<void()> task) override { push({.run = std::move(task)}); }
+  void offer(std::function<void()> task, std::shared_ptr<ManualEvent> done) override {
+    push({.run = std::move(task), .done = std::move(done)});
+  }
+
+  void help(const Event& event) override {
+    const int threads = num_threads();
+    std::unique_lock lock(mutex_);
+    if (running_) return;
+    while (!queue_.empty() && queue_.front().done && !event.done()) {
+      mark_helper_thread();
+      run_first(lock);
     }
-    changed_.notify_one();
+    const bool more = !queue_.empty();
+    lock.unlock();
+    set_num_threads(threads);
+    if (more) changed_.notify_one();
   }
 
   Event record() override {
@@ -88,33 +104,69 @@ class WorkerStream final : public Stream {
   }
 
  private:
+  struct Task {
+    std::function<void()> run;
+    std::shared_ptr<ManualEvent> done = {};  // Set: the task was offered.
+  };
+
+  void push(Task task) {
+    bool wakes = false;
+    {
+      std::lock_guard lock(mutex_);
+      // Whoever runs a task looks at what is queued behind it.
+      wakes = !running_ && !(napping_ && task.done);
+      queue_.push_back(std::move(task));
+    }
+    if (wakes) changed_.notify_one();
+  }
+
+  // Takes the first task off the queue and runs it, without the lock. On one thread at a time: `running_`.
+  void run_first(std::unique_lock<std::mutex>& lock) {
+    Task task = std::move(queue_.front());
+    queue_.pop_front();
+    running_ = true;
+    naps_ = task.done ? kNaps : 0;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      task.run();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    task.run = nullptr;  // Release what the task captured before the next one is waited for.
+    lock.lock();
+    running_ = false;
+    if (failure && !failure_) failure_ = failure;
+    // Last: who waits for it and offers the next task finds that nobody runs one, and may help.
+    if (task.done) task.done->complete();
+  }
+
   void run(const std::string& name) {
     pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
     mark_helper_thread();
     std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-      if (stopping_) return;
-      auto task = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      std::exception_ptr failure;
-      try {
-        task();
-      } catch (...) {
-        failure = std::current_exception();
+    while (!stopping_) {
+      if (!running_ && !queue_.empty()) {
+        run_first(lock);
+      } else if (naps_ == 0) {
+        changed_.wait(lock);
+      } else {
+        --naps_;
+        napping_ = true;
+        changed_.wait_for(lock, kNap);
+        napping_ = false;
       }
-      task = nullptr;  // Release what the task captured before the next one is waited for.
-      lock.lock();
-      if (failure && !failure_) failure_ = failure;
     }
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> queue_;
+  std::deque<Task> queue_;
   std::exception_ptr failure_;  // The first one since the last synchronize().
   bool stopping_ = false;
+  bool running_ = false;  // Some thread runs a task.
+  int naps_ = 0;          // That the stream's thread takes before it sleeps.
+  bool napping_ = false;
   std::thread thread_;  // Last: it uses everything above.
 };
 

@@ -62,6 +62,16 @@ class Stream {
   /// synchronize() rethrows the first failure since the last call.
   virtual void submit(std::function<void()> task) = 0;
 
+  /// submit() for a task that may as well run on a thread that waits for it. `done` is completed behind it, whatever it
+  /// throws. Right behind another such task the stream's own thread may begin 0.2 ms late: probably somebody helps.
+  virtual void offer(std::function<void()> task, std::shared_ptr<ManualEvent> done) = 0;
+
+  /// For a thread that has nothing to do before `event` of this stream is done: runs what waits in the queue here, in
+  /// order, one task at a time as ever, and as a helper thread does (core/parallel.h). Two threads need not be woken
+  /// then. Returns when the event is done, or when there is nothing to help with: the stream's own thread is at it, or
+  /// must run the next task because it was not offered.
+  virtual void help(const Event& event) = 0;
+
   /// An event that is done when all work submitted so far has finished.
   [[nodiscard]] virtual Event record() = 0;
 

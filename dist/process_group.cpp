@@ -115,6 +115,7 @@ ProcessGroup::ProcessGroup(const Connect& connect, GroupOptions options, std::sh
   rank_ = transport.rank();
   size_ = transport.size();
   backend_ = transport.name();
+  state_->stream = stream_;
   state_->timeout = options_.timeout;
   state_->who = str("rank ", rank_, "/", size_);
 }
@@ -125,6 +126,14 @@ ProcessGroup::~ProcessGroup() {
 
 void ProcessGroup::abort(const std::string& reason) noexcept { state_->abort(reason); }
 
+void ProcessGroup::submit(std::function<void()> task, std::shared_ptr<ManualEvent> done) {
+  if (state_->transport->any_thread()) return stream_->offer(std::move(task), std::move(done));
+  stream_->submit([task = std::move(task), done = std::move(done)] {
+    task();
+    done->complete();
+  });
+}
+
 // One call on the communication stream. The closure holds everything it uses: with MPI the group may be gone
 // while a call is stuck.
 Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition) {
@@ -133,7 +142,7 @@ Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition)
   work->group = state_;
   work->what = std::move(what);
   work->times.launch = Clock::now();
-  stream_->submit([work, run = std::move(run), meet = std::move(meet), condition] {
+  const auto call = [work, run = std::move(run), meet = std::move(meet), condition] {
     GroupState& group = *work->group;
     work->times.start = Clock::now();
     try {
@@ -148,6 +157,8 @@ Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition)
     } catch (const AgreedError& e) {
       work->error = str(group.who, ": ", work->what, ": ", e.what());
       group.fail(*work->error);
+    } catch (const TimedOut&) {  // In a wait that ran this call.
+      work->error = group.give_up(work->what);
     } catch (const std::exception& e) {
       const std::string reason = str(group.who, ": ", work->what, ": ", e.what());
       work->error = reason;
@@ -155,8 +166,8 @@ Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition)
       if (!group.failure()) group.abort(reason);
     }
     work->times.end = Clock::now();
-    work->finished->complete();
-  });
+  };
+  submit(call, work->finished);
   return Work(work);
 }
 
@@ -210,7 +221,7 @@ void ProcessGroup::check_rank(const char* operation, const char* what, int rank)
 }
 
 void ProcessGroup::begin_step(std::int64_t step) {
-  stream_->submit([state = state_, step] { state->transport->begin_step(step); });
+  submit([state = state_, step] { state->transport->begin_step(step); }, std::make_shared<ManualEvent>());
 }
 
 Work ProcessGroup::broadcast(Tensor t, int root, std::string label) {

@@ -52,7 +52,8 @@ struct GroupState;
 /// A fixed set of ranks.
 ///
 /// Order    Every rank calls the same collectives in the same order. They run one after another, in that
-///          order, on the group's communication stream; the caller goes on at once and waits on the Work.
+///          order, on the group's communication stream; the caller goes on at once and waits on the Work. A wait for
+///          calls that have not begun runs them itself where the transport lets any thread call.
 /// Buffers  Contiguous (or channels_last, alike on all ranks), on the group's device; untouched from the call
 ///          until the Work is done, which keeps them alive. Results are written in place. Aliases: Transport.
 /// Errors   Error for a local mistake, before any byte is sent. CommError (from Work::wait) when a peer is
@@ -117,6 +118,9 @@ class ProcessGroup {
   CallRecord next_record(const char* operation, const Tensor& shown, Reduce op, int root);
   Work collective(const char* operation, const Tensor* shown, Reduce op, int root, std::string label,
                   Run run);
+  /// Queues `task` on the communication stream; where the transport allows it, a thread that waits may run it.
+  /// `done` is completed behind it.
+  void submit(std::function<void()> task, std::shared_ptr<ManualEvent> done);
   /// `meet` runs before `run`; the call's time on the wire starts between them.
   Work enqueue(std::string what, Run run, Run meet = nullptr, RunIf condition = RunIf::healthy);
   Work numbered(const CallRecord& record, const std::string& label, Run run,

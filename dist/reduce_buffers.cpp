@@ -3,6 +3,7 @@
 #include "dist/reduce_buffers.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -61,22 +62,34 @@ T divided(T sum, int size) {
     return sum / static_cast<T>(size);
 }
 
-// into[i] = from[0][i] op … op from[n-1][i], n of them fixed so that a block is read once. `into` may be one of them:
-// only ever at the same i, which the compiler has to be told to use vectors.
-template <Reduce op, bool last, class C, class T, std::size_t n>
-void combine_sources(C* into, const T* const (&from)[n], std::int64_t count, int size) {
+// Calls f(end) with what is done to each element at the end. Times the inverse of a power of two is the quotient bit
+// for bit, and 512-bit divisions would take longer than memory does: 16 cycles for 16 elements.
+template <Reduce op, class C, class F>
+void with_end(int size, const F& f) {
+  if constexpr (op != Reduce::mean)
+    f([](C value) { return value; });
+  else if (std::is_floating_point_v<C> && std::has_single_bit(static_cast<unsigned>(size)))
+    f([inverse = divided(C{1}, size)](C value) { return static_cast<C>(value * inverse); });
+  else
+    f([size](C value) { return divided(value, size); });
+}
+
+// into[i] = end(from[0][i] op … op from[n-1][i]), n of them fixed so that a block is read once. `into` may be one of
+// them: only ever at the same i, which the compiler has to be told to use vectors.
+template <Reduce op, class C, class T, std::size_t n, class End>
+void combine_sources(C* into, const T* const (&from)[n], std::int64_t count, const End& end) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
     C value = static_cast<C>(from[0][i]);
     for (std::size_t k = 1; k < n; ++k) value = combine<op>(value, static_cast<C>(from[k][i]));
-    into[i] = last && op == Reduce::mean ? divided(value, size) : value;
+    into[i] = end(value);
   }
 }
 
 // One pass over memory however many ranks there are: a block is summed in cache, then written to all.
-template <Reduce op, class T>
+template <Reduce op, class T, class End>
 void reduce_blocks(std::span<const std::byte* const> sources, std::span<std::byte* const> outs,
-                   std::int64_t count) {
+                   std::int64_t count, const End& end) {
   using C = compute_t<T>;
   constexpr std::int64_t kBlock = 1024;
   constexpr bool in_place = std::is_same_v<T, C>;
@@ -93,19 +106,22 @@ void reduce_blocks(std::span<const std::byte* const> sources, std::span<std::byt
     if constexpr (in_place)
       if (size <= 4) sum = out(outs[0]);
     if (size == 1)
-      combine_sources<op, true, C, T>(sum, {source(0)}, n, size);
+      combine_sources<op, C, T>(sum, {source(0)}, n, end);
     else if (size == 2)
-      combine_sources<op, true, C, T>(sum, {source(0), source(1)}, n, size);
+      combine_sources<op, C, T>(sum, {source(0), source(1)}, n, end);
     else if (size == 3)
-      combine_sources<op, true, C, T>(sum, {source(0), source(1), source(2)}, n, size);
+      combine_sources<op, C, T>(sum, {source(0), source(1), source(2)}, n, end);
+    else if (size == 4)
+      combine_sources<op, C, T>(sum, {source(0), source(1), source(2), source(3)}, n, end);
     else
-      combine_sources<op, false, C, T>(sum, {source(0), source(1), source(2), source(3)}, n, size);
+      combine_sources<op, C, T>(sum, {source(0), source(1), source(2), source(3)}, n,
+                                [](C value) { return value; });
     for (int k = 4; k < size; ++k) {  // Now `sum` is `block`.
       const T* const next = source(k);
       for (std::int64_t i = 0; i < n; ++i) block[i] = combine<op>(block[i], static_cast<C>(next[i]));
     }
-    if (size >= 4 && op == Reduce::mean)
-      for (std::int64_t i = 0; i < n; ++i) sum[i] = divided(sum[i], size);
+    if (size > 4)
+      for (std::int64_t i = 0; i < n; ++i) block[i] = end(block[i]);
     for (std::byte* to : outs)
       if (static_cast<void*>(out(to)) != sum) std::copy(sum, sum + n, out(to));
   }
@@ -118,7 +134,10 @@ void reduce_buffers(std::span<const std::byte* const> sources, std::span<std::by
   if (outs.empty()) return;
   dispatch(dtype, [&](auto tag) {
     dispatch_reduce(op, [&](auto constant) {
-      reduce_blocks<decltype(constant)::value, typename decltype(tag)::type>(sources, outs, count);
+      constexpr Reduce kOp = decltype(constant)::value;
+      using T = typename decltype(tag)::type;
+      with_end<kOp, compute_t<T>>(static_cast<int>(sources.size()),
+                                  [&](const auto& end) { reduce_blocks<kOp, T>(sources, outs, count, end); });
     });
   });
 }

@@ -4,8 +4,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace brigade::dist {
+namespace {
+
+thread_local Clock::time_point wait_limit = Clock::time_point::max();
+
+}  // namespace
+
+WaitLimit::WaitLimit(Clock::time_point deadline) : before_(std::exchange(wait_limit, deadline)) {}
+WaitLimit::~WaitLimit() { wait_limit = before_; }
+Clock::time_point WaitLimit::deadline() { return wait_limit; }
 
 std::string_view name(Reduce op) {
   switch (op) {

@@ -44,16 +44,37 @@ class AgreedError final : public CommError {
   using CommError::CommError;
 };
 
+/// A wait for peers reached the WaitLimit of its thread.
+class TimedOut final : public CommError {
+ public:
+  TimedOut() : CommError("the time-out has passed") {}
+};
+
+/// While it lives, waits of any_thread() transports on this thread end at `deadline`. Work::wait() sets it where it
+/// runs calls itself. The communication stream's own thread has none: who waits for it ends the group.
+class WaitLimit {
+ public:
+  explicit WaitLimit(Clock::time_point deadline);
+  ~WaitLimit();
+  WaitLimit(const WaitLimit&) = delete;
+  WaitLimit& operator=(const WaitLimit&) = delete;
+  static Clock::time_point deadline();  ///< Of the calling thread; max() without a limit.
+
+ private:
+  Clock::time_point before_;
+};
+
 /// A fixed set of ranks, as seen by one of them.
 ///
-/// Threads  Every call comes from the one thread of the group's communication stream.
+/// Threads  Calls come one at a time, from the one thread of the group's communication stream, or, if any_thread(),
+///          from a thread that waits for the call.
 /// Order    Every rank makes the same collective calls in the same order.
 /// Tensors  Dense, on the transport's device, same dtype and numel() on every rank unless said otherwise; any
 ///          numel(), 0 included. Shapes do not matter, memory order does. 16-bit floats are summed in f32 and
 ///          rounded once. All ranks get bit-identical results.
 /// Aliases  reduce_scatter's `out` may be exactly this rank's slice of t (which then changes), and all_gather's
 ///          t exactly this rank's slice of `out`. No other overlap.
-/// Errors   CommError when a peer is lost or a peer's message does not fit.
+/// Errors   CommError when a peer is lost or a peer's message does not fit. TimedOut.
 class Transport {
  public:
   virtual ~Transport() = default;  ///< Never communicates.
@@ -61,6 +82,9 @@ class Transport {
   virtual int rank() const = 0;  ///< 0 <= rank() < size()
   virtual int size() const = 0;
   virtual std::string_view name() const = 0;  ///< "threads", "mpi", …
+  /// Whether it does not matter which thread calls, and waits heed WaitLimit. False where a call is bound to a thread
+  /// or cannot be interrupted, as with MPI.
+  virtual bool any_thread() const { return false; }
 
   // Point to point: what algorithms/ are built from. Messages between a pair keep their order.
   virtual void send(const Tensor& t, int to) = 0;  ///< May block until received.

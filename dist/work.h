@@ -33,7 +33,8 @@ class Work {
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   bool done() const;
-  /// Blocks until the result is in place. Throws CommError if the collective failed or the group's time-out
+  /// Blocks until the result is in place: runs the call itself, with those before it, if the stream's thread has not
+  /// begun and the transport lets any thread call. Throws CommError if the collective failed or the group's time-out
   /// passes (counted from the moment the wait begins).
   void wait() const;
   /// Done when the collective has left the communication stream, failed or not. For streams to wait on.

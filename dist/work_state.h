@@ -16,6 +16,7 @@ namespace brigade::dist {
 /// Outlives the ProcessGroup while calls are queued or Works are held.
 struct GroupState {
   std::unique_ptr<Transport> transport;  // Set once, on the communication stream, before any call.
+  std::weak_ptr<Stream> stream;          // Weak: its queue holds what holds this.
   std::chrono::milliseconds timeout{0};
   std::string who;  // "rank 1/4"
 
@@ -23,6 +24,8 @@ struct GroupState {
   void fail(const std::string& reason);
   /// fail(), and ends the transport for all ranks. Any thread.
   void abort(const std::string& reason) noexcept;
+  /// The time-out has passed for the call `what`: ends the group. Returns the reason, which says who did not come.
+  std::string give_up(const std::string& what);
   /// The first reason, if any.
   std::optional<std::string> failure() const;
   /// When abort() was called first.

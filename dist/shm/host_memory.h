@@ -32,6 +32,7 @@ struct ShownData {
 /// What one rank shows the others. Fields that are polled by others lie on cache lines of their own.
 struct alignas(64) RankBlock {
   alignas(64) std::atomic<std::uint64_t> came;  ///< Gates this rank has come to.
+  std::atomic<int> core;                        ///< On which it came to the last one.
   alignas(64)
       std::atomic<std::uint32_t> bell;  ///< A futex: rung when something changes that this rank waits for.
   std::atomic<std::uint32_t> asleep;    ///< 1: ring the bell.

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstring>
@@ -19,9 +20,17 @@ namespace brigade::dist {
 namespace {
 
 // After this a sleeper looks whether its peers live.
-constexpr timespec kNap{.tv_sec = 0, .tv_nsec = 100'000'000};
+constexpr std::chrono::nanoseconds kNap = std::chrono::milliseconds(100);
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(std::atomic<std::uint32_t>) == 4);
+
+// The calling thread. A refusal costs speed only.
+void stay_on(int core) {
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  CPU_SET(static_cast<std::size_t>(core), &own);
+  sched_setaffinity(0, sizeof own, &own);
+}
 
 }  // namespace
 
@@ -46,30 +55,41 @@ void Meeting::meet_processes() {
   }
   has_cores_ = CPU_COUNT(&all) >= size();
   sees_processes_ = seen;
-  if (free) take_core();
+  if (free) own_core_ = choose_core();
+  spreads_ = has_cores_ && own_core_ >= 0;
+  if (own_core_ >= 0) stay_on(own_core_);
   gate();  // So that nobody leaves before all have looked.
 }
 
 // Whoever is woken tends to be placed on the core of the one who woke it, and there the ranks reduce their slices one
 // after another: 16 MiB took two ranks on two cores 1.2 ms instead of 0.6. So the threads that meet are spread over the
 // cores, where the launcher has not done it.
-void Meeting::take_core() const {
+int Meeting::choose_core() const {
   const int count = CPU_COUNT(&mine().cores);
-  if (count == 0) return;
+  if (count == 0) return -1;
   int skip = size() <= count ? rank_ * count / size() : rank_ % count;
-  for (std::size_t core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &mine().cores) || skip-- > 0) continue;
-    cpu_set_t own;
-    CPU_ZERO(&own);
-    CPU_SET(core, &own);
-    sched_setaffinity(0, sizeof own, &own);  // The calling thread. A refusal costs speed only.
-    return;
-  }
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(static_cast<std::size_t>(core), &mine().cores) && skip-- == 0) return core;
+  return -1;
+}
+
+// A thread that runs a call in its wait is not ours to be tied to a core. But two of them that take turns on one core
+// would stay there: each is idle half of the time, and the system sees no reason to part them. Who is not at home
+// moves.
+void Meeting::part() const {
+  const int core = sched_getcpu();
+  bool shared = false;
+  for (int r = 0; r < size(); ++r) shared = shared || (r != rank_ && memory_->block(r).core.load() == core);
+  cpu_set_t allowed;
+  if (!shared || core == own_core_ || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  stay_on(own_core_);
+  sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
 void Meeting::gate() {
   check_alive();
   const std::uint64_t turn = ++turn_;
+  if (spreads_) mine().core.store(sched_getcpu());
   mine().came.store(turn);
   const auto all_came = [&] {
     for (int r = 0; r < size(); ++r)
@@ -77,23 +97,28 @@ void Meeting::gate() {
     return true;
   };
   if (!all_came()) {
-    wait(all_came);
+    if (wait(all_came) && spreads_) part();
     return;
   }
   // The last one wakes the others. (With several at the same moment, each takes itself for the last.)
-  for (int r = 0; r < size(); ++r)
-    if (r != rank_) wake(r);
+  bool slept = false;
+  for (int r = 0; r < size(); ++r) slept = (r != rank_ && wake(r)) || slept;
+  if (slept && spreads_) part();
 }
 
-void Meeting::wake(int rank) const noexcept {
+bool Meeting::wake(int rank) const noexcept {
   RankBlock& other = memory_->block(rank);
-  if (other.asleep.load() == 0) return;
+  if (other.asleep.load() == 0) return false;
   other.bell.fetch_add(1);
   syscall(SYS_futex, &other.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  return true;
 }
 
 void Meeting::sleep(std::uint32_t heard) const {
-  const long woken = syscall(SYS_futex, &mine().bell, FUTEX_WAIT, heard, &kNap, nullptr, 0);
+  const std::chrono::nanoseconds left = WaitLimit::deadline() - Clock::now();
+  if (left.count() <= 0) throw TimedOut();
+  const timespec nap{.tv_sec = 0, .tv_nsec = std::min(left, kNap).count()};
+  const long woken = syscall(SYS_futex, &mine().bell, FUTEX_WAIT, heard, &nap, nullptr, 0);
   if (woken != 0 && errno == ETIMEDOUT) check_processes();
 }
 

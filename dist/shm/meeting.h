@@ -9,11 +9,12 @@
 #include <string>
 
 #include "dist/shm/host_memory.h"
+#include "dist/spin.h"
 
 namespace brigade::dist {
 
-/// One rank's place at the meeting of all ranks of a HostMemory. One thread calls; abort(), report() and arrivals() may
-/// come from any.
+/// One rank's place at the meeting of all ranks of a HostMemory. One thread calls at a time; abort(), report() and
+/// arrivals() may come from any. The thread that makes it is tied to a core, where ranks have cores to themselves.
 class Meeting {
  public:
   Meeting(std::shared_ptr<HostMemory> memory, int rank);
@@ -29,10 +30,13 @@ class Meeting {
   /// CommError if the meeting was ended, or if the process of another rank is gone.
   void gate();
 
-  /// Waits until `done()`, which becomes true by what a peer does before it calls wake() for this rank.
+  /// Waits until `done()`, which becomes true by what a peer does before it calls wake() for this rank. Throws what
+  /// gate() throws, and TimedOut at the thread's WaitLimit; so does gate().
+  /// Returns whether it slept.
   template <class Done>
-  void wait(const Done& done);
-  void wake(int rank) const noexcept;
+  bool wait(const Done& done);
+  /// Returns whether it slept.
+  bool wake(int rank) const noexcept;
 
   /// Throws CommError with the reason if the meeting was ended.
   void check_alive() const;
@@ -42,48 +46,38 @@ class Meeting {
   std::string arrivals() const;
 
  private:
-  void sleep(std::uint32_t heard) const;
+  void sleep(std::uint32_t heard) const;  // Until the bell rings, or a moment.
   void meet_processes();
-  void take_core() const;
+  int choose_core() const;
+  void part() const;
   void check_processes() const;
 
   const std::shared_ptr<HostMemory> memory_;
   const int rank_;
   std::atomic<std::uint64_t> turn_ = 0;  // Gates come to. Read by arrivals().
   bool has_cores_ = false;
+  int own_core_ = -1;            // Where its threads would not be in another rank's way; -1: anywhere.
+  bool spreads_ = false;         // Each rank could have a core to itself, and no launcher has given it one.
   bool sees_processes_ = false;  // Whether a process that is gone can be told from one that is not.
 };
 
-/// How often a rank looks at memory before its wait becomes a sleep, some 10 us: by so much ranks differ that reduce
-/// their slices at the same time. A sleep costs both sides a system call.
-inline constexpr int kLooks = 300;
-
-/// A moment's rest for the other thread of the core, in a loop that looks at memory.
-inline void pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 template <class Done>
-void Meeting::wait(const Done& done) {
+bool Meeting::wait(const Done& done) {
   // Looking again pays if the one that is waited for can run meanwhile.
-  for (int i = 0; i < kLooks && has_cores_; ++i) {
-    if (done()) return;
-    pause();
-  }
+  if (has_cores_ && comes_soon(done)) return false;
   // First "asleep", then a last look, and whoever changes something looks in the other order: one of the two sees it.
   RankBlock& self = mine();
+  bool slept = false;
   while (true) {
     const std::uint32_t heard = self.bell.load();
     self.asleep.store(1);
     if (done()) break;
     check_alive();
     sleep(heard);
+    slept = true;
   }
   self.asleep.store(0);
+  return slept;
 }
 
 }  // namespace brigade::dist

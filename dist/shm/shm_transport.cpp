@@ -56,6 +56,7 @@ class ShmTransport final : public Transport {
   int rank() const override { return meeting_.rank(); }
   int size() const override { return meeting_.size(); }
   std::string_view name() const override { return options_.name; }
+  bool any_thread() const override { return true; }
 
   Storage allocate_shared(std::int64_t bytes) override {
     const Storage storage = memory_->allocate(rank(), bytes);

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/parallel.h"
+#include "dist/spin.h"
 #include "dist/work.h"
 
 namespace brigade::dist {
 
 Hub::Hub(int size)
     : size_(size),
+      has_cores_(available_cores() >= size),
       offers_(static_cast<std::size_t>(size)),
       arrived_(static_cast<std::size_t>(size), false),
       mailboxes_(static_cast<std::size_t>(size) * static_cast<std::size_t>(size)),
@@ -19,6 +22,15 @@ Hub::Hub(int size)
 
 void Hub::check_alive() const {
   if (aborted_) throw CommError(*aborted_);
+}
+
+template <class Done>
+void Hub::wait(Lock& lock, const Done& done) {
+  const auto deadline = WaitLimit::deadline();
+  if (deadline == Clock::time_point::max())  // wait_until(max) overflows inside libstdc++.
+    changed_.wait(lock, done);
+  else if (!changed_.wait_until(lock, deadline, done))
+    throw TimedOut();
 }
 
 // The last to arrive opens the gate for all. An open gate is looked at before an abort: if it opened, all
@@ -33,8 +45,17 @@ void Hub::arrive(Lock& lock, int rank, bool may_abort) {
     changed_.notify_all();
     return;
   }
-  changed_.wait(lock, [&] { return gate_ != before || (may_abort && aborted_); });
-  if (gate_ == before) check_alive();
+  const auto open = [&] { return gate_ != before; };
+  if (has_cores_) {
+    lock.unlock();
+    static_cast<void>(comes_soon(open));
+    lock.lock();
+  }
+  if (!may_abort)
+    changed_.wait(lock, open);
+  else
+    wait(lock, [&] { return open() || aborted_; });
+  if (!open()) check_alive();
 }
 
 void Hub::meet(int rank, const Offer& offer, const std::function<void(std::span<const Offer>)>& move) {
@@ -72,7 +93,7 @@ void Hub::take(int from, int to, Tensor& t) {
     Lock lock(mutex_);
     int& waits_for = receives_from_[static_cast<std::size_t>(to)];
     waits_for = from;
-    changed_.wait(lock, [&] { return !mailbox(from, to).empty() || aborted_; });
+    wait(lock, [&] { return !mailbox(from, to).empty() || aborted_; });
     waits_for = -1;
     check_alive();
     message = std::move(mailbox(from, to).front());

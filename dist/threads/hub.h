@@ -3,6 +3,7 @@
 // Read before: dist/transport.h. Read next: dist/threads/thread_transport.cpp.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -55,11 +56,15 @@ class Hub {
   using Lock = std::unique_lock<std::mutex>;
   void check_alive() const;
   void arrive(Lock& lock, int rank, bool may_abort);
+  // Until done(), or the thread's WaitLimit: TimedOut.
+  template <class Done>
+  void wait(Lock& lock, const Done& done);
   std::deque<Message>& mailbox(int from, int to) {
     return mailboxes_[static_cast<std::size_t>(from * size_ + to)];
   }
 
   const int size_;
+  const bool has_cores_;  // All ranks can run at the same time.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<std::string> aborted_;
@@ -67,7 +72,7 @@ class Hub {
   std::vector<Offer> offers_;
   std::vector<bool> arrived_;  // At the current gate.
   int arrived_count_ = 0;
-  std::uint64_t gate_ = 0;  // Gates opened so far.
+  alignas(64) std::atomic<std::uint64_t> gate_ = 0;  // Gates opened so far.
   std::vector<std::deque<Message>> mailboxes_;
   std::vector<int> receives_from_;  // By rank: whom take() waits for, or -1.
   std::vector<Progress> progress_;  // By rank: what it last reported.

@@ -27,6 +27,7 @@ class ThreadTransport final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return hub_->size(); }
   std::string_view name() const override { return "threads"; }
+  bool any_thread() const override { return true; }
 
   // put() copies and never waits, so send_recv cannot deadlock.
   void send(const Tensor& t, int to) override { hub_->put(rank_, to, t); }

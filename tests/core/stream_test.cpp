@@ -150,3 +150,107 @@ TEST_CASE("a stream's thread never enters the thread pool", "[core][stream]") {
   REQUIRE(threads == 1);
   REQUIRE(num_threads() == 2);
 }
+
+TEST_CASE("a thread that waits runs offered tasks itself, in order and as a helper", "[core][stream]") {
+  const int threads = num_threads();
+  set_num_threads(2);
+  const auto stream = make_worker_stream("helped");
+  const std::thread::id here = std::this_thread::get_id();
+  // The stream's own thread may always be faster; but not each time.
+  int number = 0, helped = 0;
+  bool ordered = true, serial = true;
+  const auto give_up = Clock::now() + 10s;
+  while (helped == 0 && Clock::now() < give_up) {
+    std::shared_ptr<ManualEvent> done;
+    for (int i = 0; i < 3; ++i)
+      stream->offer(
+          [&, expected = number + i] {
+            ordered = ordered && number++ == expected;
+            serial = serial && num_threads() == 1;
+            helped += std::this_thread::get_id() == here ? 1 : 0;
+          },
+          done = std::make_shared<ManualEvent>());
+    stream->help(Event(done));
+    REQUIRE(done->wait_until(Clock::now() + 10s));
+  }
+  REQUIRE(ordered);
+  REQUIRE(serial);
+  REQUIRE(helped > 0);
+  REQUIRE(num_threads() == 2);
+  set_num_threads(threads);
+}
+
+TEST_CASE("help stops at the event, and the stream's thread goes on behind it", "[core][stream]") {
+  const auto stream = make_worker_stream("helped");
+  for (int round = 0; round < 100; ++round) {
+    const auto first = std::make_shared<ManualEvent>(), last = std::make_shared<ManualEvent>();
+    stream->offer([] {}, first);
+    stream->offer([] {}, last);
+    stream->help(Event(first));
+    REQUIRE(last->wait_until(Clock::now() + 10s));  // Nobody helps any more.
+    REQUIRE(first->done());
+  }
+}
+
+TEST_CASE("help leaves a task that was not offered, and all behind it, to the stream's thread",
+          "[core][stream]") {
+  const auto stream = make_worker_stream("bound");
+  for (int round = 0; round < 100; ++round) {
+    std::thread::id bound;
+    int value = 0, read = 0;
+    const auto done = std::make_shared<ManualEvent>();
+    stream->submit([&] {
+      bound = std::this_thread::get_id();
+      value = 5;
+    });
+    stream->offer([&] { read = value; }, done);
+    stream->help(Event(done));
+    REQUIRE(done->wait_until(Clock::now() + 10s));
+    REQUIRE(bound != std::this_thread::get_id());
+    REQUIRE(read == 5);
+  }
+}
+
+TEST_CASE("nobody helps while a task runs, and helpers never run two at a time", "[core][stream]") {
+  const auto stream = make_worker_stream("one");
+  const Gate started, release;
+  std::atomic<int> inside = 0, ran = 0;
+  std::atomic<bool> alone = true;
+  stream->submit([&] {
+    started.state->complete();
+    release.event.wait();
+  });
+  started.event.wait();
+  std::vector<std::shared_ptr<ManualEvent>> events;
+  for (int i = 0; i < 300; ++i) {
+    events.push_back(std::make_shared<ManualEvent>());
+    stream->offer(
+        [&] {
+          alone = alone && ++inside == 1;
+          ++ran;
+          --inside;
+        },
+        events.back());
+  }
+  stream->help(Event(events.back()));
+  REQUIRE(ran == 0);
+  release.state->complete();
+  std::vector<std::thread> helpers;
+  for (int i = 0; i < 3; ++i)
+    helpers.emplace_back([&] {
+      for (const auto& event : events) stream->help(Event(event));
+    });
+  for (std::thread& helper : helpers) helper.join();
+  REQUIRE(events.back()->wait_until(Clock::now() + 10s));
+  REQUIRE(ran == 300);
+  REQUIRE(alone);
+}
+
+TEST_CASE("what an offered task throws comes out of synchronize, not out of help", "[core][stream][error]") {
+  const auto stream = make_worker_stream("failing");
+  const auto done = std::make_shared<ManualEvent>();
+  stream->offer([] { fail("offered"); }, done);
+  REQUIRE_NOTHROW(stream->help(Event(done)));
+  REQUIRE(done->wait_until(Clock::now() + 10s));
+  REQUIRE_THROWS_WITH(stream->synchronize(), "offered");
+}

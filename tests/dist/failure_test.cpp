@@ -108,6 +108,28 @@ TEST_CASE("when a rank never arrives the others say who did, within the time-out
   }
 }
 
+TEST_CASE("the time-out holds in a wait that runs calls itself, for those ahead of its own too",
+          "[dist][failure]") {
+  std::atomic<bool> ended{false};
+  const auto begin = Clock::now();
+  const Outcome outcome = outcome_of(2, milliseconds(300), [&](ProcessGroup& group) {
+    // After many waits that have helped, the stream's own thread naps.
+    for (int i = 0; i < 50; ++i) group.barrier().wait();
+    if (group.rank() == 1) {
+      while (!ended) std::this_thread::sleep_for(milliseconds(5));
+      return;
+    }
+    const Work first = group.all_reduce(ones(), Reduce::sum, "bucket 4");
+    const std::string error = thrown_by([&] { group.all_reduce(ones(), Reduce::sum, "bucket 5").wait(); });
+    ended = true;
+    throw CommError(error);
+  });
+  REQUIRE(Clock::now() - begin < std::chrono::seconds(5));
+  REQUIRE_THAT(outcome.overall,
+               ContainsSubstring("bucket 5") &&
+                   ContainsSubstring("not done within 300 ms; arrived: rank 0; missing: rank 1"));
+}
+
 TEST_CASE("a message that never comes names its sender", "[dist][failure]") {
   std::atomic<bool> ended{false};
   const Outcome outcome = outcome_of(2, milliseconds(200), [&](ProcessGroup& group) {

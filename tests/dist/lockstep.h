@@ -28,6 +28,13 @@ class ManualStream final : public Stream {
     if (eager) return task();
     tasks_.push_back({std::move(task), mark});
   }
+  void offer(std::function<void()> task, std::shared_ptr<ManualEvent> done) override {
+    submit([task = std::move(task), done = std::move(done)] {
+      task();
+      done->complete();
+    });
+  }
+  void help(const brigade::Event&) override {}
   brigade::Event record() override {
     const auto event = std::make_shared<ManualEvent>();
     submit([event] { event->complete(); });

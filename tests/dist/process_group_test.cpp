@@ -2,6 +2,8 @@
 // tests/dist/process_group_test.cpp - order, local checks, mismatch reports, the life of a group.
 #include "dist/process_group.h"
 
+#include <thread>
+
 #include "tests/dist/patterns.h"
 #include "tests/support/ranks.h"
 #include "tests/support/tensors.h"
@@ -47,6 +49,34 @@ TEST_CASE("calls in flight run in order, each on the result of the one before", 
                   works[i - 1].times().end <= works[i].times().start,
               "times are in order");
     }
+  });
+}
+
+TEST_CASE("a wait runs what has not begun itself, in order with what was launched before",
+          "[dist][group][ranks]") {
+  for_each_world([](ProcessGroup& group) {
+    const std::thread::id here = std::this_thread::get_id();
+    int launched = 0, run = 0, helped = 0;
+    bool ordered = true, may_help = false;
+    const auto launch = [&] {
+      const auto note = [&, number = launched++](Transport& transport) {
+        ordered = ordered && run++ == number;
+        may_help = transport.any_thread();
+        helped += std::this_thread::get_id() == here ? 1 : 0;
+      };
+      return group.run({.operation = "note", .run = note});
+    };
+    for (int round = 0; round < 60; ++round) {
+      // Some are launched and left for a while, as buckets are.
+      for (int i = 0; i < round % 4; ++i) static_cast<void>(launch());
+      launch().wait();
+      const Tensor t = ones(100);
+      group.all_reduce(t, Reduce::sum).wait();
+      require_same(t, filled(100, DType::f32, [&](std::int64_t) { return group.size(); }), "sum");
+    }
+    require(ordered && run == launched, "calls run once each, in order");
+    require(may_help || helped == 0, "calls stay on the stream's thread");
+    require(!may_help || helped > 0, "no wait of sixty has helped");
   });
 }
 
