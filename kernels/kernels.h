@@ -63,6 +63,11 @@ struct AdamwConstants {
   float bias_correction1, bias_correction2;  ///< 1 - beta^t
 };
 
+/// f64 [C] each: the mean of a channel, and the sum of squared deviations from it. Undefined: not known.
+struct ChannelMoments {
+  Tensor mean{}, squares{};
+};
+
 /// How a batch norm ends, in the pass that writes its result: y = relu(bn(x) + residual).
 struct BatchNormTail {
   bool relu = false;
@@ -119,6 +124,11 @@ struct KernelTable {
 
   // Convolution: x [N, C, H, W], w [O, C / groups, kH, kW] contiguous (OIHW), bias [O] or undefined.
   void (*conv2d)(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
+  /// The same, which also takes the moments of what it writes, a pass over memory less for the batch norm behind it.
+  /// Leaves `moments` undefined where that is no faster, or where a mean is so large beside the deviations that they
+  /// need a look of their own.
+  void (*conv2d_with_moments)(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window,
+                              Tensor& out, ChannelMoments& moments);
   /// beta 0 overwrites dx, beta 1 adds to it.
   void (*conv2d_grad_input)(const Tensor& dy, const Tensor& w, const Window& window, double beta, Tensor& dx);
   void (*conv2d_grad_weight)(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
@@ -142,9 +152,11 @@ struct KernelTable {
   // Normalisation. Batch norm of x [N, C, H, W] or [N, C] over all dims but 1; mean, invstd [C] are
   // statistics of the batch (biased variance), saved for backward. running_var tracks the unbiased variance.
   /// y = (x - mean) (gamma invstd) + shift, then the tail. shift [C] is beta, less what rounding the mean lost.
+  /// `moments` are those of x if they are known.
   void (*batch_norm_train)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
-                           double epsilon, const BatchNormTail& tail, Tensor& running_mean,
-                           Tensor& running_var, Tensor& out, Tensor& mean, Tensor& invstd, Tensor& shift);
+                           double epsilon, const BatchNormTail& tail, const ChannelMoments& moments,
+                           Tensor& running_mean, Tensor& running_var, Tensor& out, Tensor& mean,
+                           Tensor& invstd, Tensor& shift);
   /// The same with given statistics: shift is beta, and invstd = 1 / sqrt(running_var + epsilon).
   void (*batch_norm_eval)(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                           const Tensor& running_mean, const Tensor& running_var, double epsilon,

@@ -79,6 +79,12 @@ void bias_grad(const Tensor& dy, Tensor& db);
 
 // ---- Convolution, pooling (results have x's memory format) ------------------------------------------------
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window);
+struct ConvWithMoments {
+  Tensor out;
+  ChannelMoments moments;  ///< Of out, where they came along; else undefined.
+};
+ConvWithMoments conv2d_with_moments(const Tensor& x, const Tensor& w, const Tensor& bias,
+                                    const Window& window);
 Tensor conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);
 /// Adds it to `dx` [N, C, H, W], a dense tensor of dy's dtype: cheaper than to add afterwards.
 void add_conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
@@ -107,17 +113,13 @@ struct Normalized {
 struct BatchNormalized {
   Tensor out, mean, invstd, shift;
 };
-/// Updates running_mean and running_var (may both be undefined: not tracked).
+/// Updates running_mean and running_var (may both be undefined: not tracked). `moments`: of x, if known.
 BatchNormalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
                                  double epsilon, Tensor& running_mean, Tensor& running_var,
-                                 const BatchNormTail& tail = {});
+                                 const BatchNormTail& tail = {}, const ChannelMoments& moments = {});
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, double epsilon, const BatchNormTail& tail = {});
-/// f64 [C] each: mean, and sum of squared deviations from it, over the values of a channel in x.
-struct Moments {
-  Tensor mean, squares;
-};
-Moments batch_norm_moments(const Tensor& x);
+ChannelMoments batch_norm_moments(const Tensor& x);
 Normalized layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon);
 /// The gradient in two steps: the sums, and dx from sums over `count` values a channel, of which x may be a part.
 /// `dz` is defined if forward.y is, and may be dy itself; it then takes dy's place in the second step. dx may be dy.

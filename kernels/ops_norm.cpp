@@ -23,6 +23,15 @@ void check_tail(std::string_view op, const BatchNormTail& tail, const Tensor& x)
   if (tail.residual.defined()) check_same(op, tail.residual, x);
 }
 
+void check_moments(std::string_view op, const ChannelMoments& m, const Shape& channels) {
+  for (const Tensor* t : {&m.mean, &m.squares})
+    BRIGADE_CHECK(
+        t->defined() == m.mean.defined() &&
+            (!t->defined() || (t->shape() == channels && t->dtype() == DType::f64 && t->is_contiguous())),
+        op, ": moments must be two contiguous f64 ", channels, " or undefined; got ", m.mean, " and ",
+        m.squares);
+}
+
 void check_forward(std::string_view op, const Tensor& dy, const BatchNormForward& f) {
   const Shape channels = check_batch(op, f.x);
   check_same(op, dy, f.x);
@@ -50,13 +59,14 @@ void check_gradient(std::string_view op, std::string_view what, const Tensor& t,
 
 BatchNormalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
                                  double epsilon, Tensor& running_mean, Tensor& running_var,
-                                 const BatchNormTail& tail) {
+                                 const BatchNormTail& tail, const ChannelMoments& moments) {
   const Span span("batch_norm_train", [&] { return SpanDetails{{"x", x.shape()}}; });
   constexpr std::string_view op = "batch_norm";
   const Shape channels = check_batch(op, x);
   check_parameter(op, "gamma", gamma, channels, x);
   check_parameter(op, "beta", beta, channels, x);
   check_tail(op, tail, x);
+  check_moments(op, moments, channels);
   BRIGADE_CHECK(running_mean.defined() == running_var.defined(),
                 "batch_norm: running_mean and running_var must both be there or both be undefined");
   if (running_mean.defined()) {
@@ -69,8 +79,8 @@ BatchNormalized batch_norm_train(const Tensor& x, const Tensor& gamma, const Ten
   const auto statistic = [&] { return Tensor::empty(channels, parameter_dtype(x.dtype()), x.device()); };
   BatchNormalized result{empty_like(x), statistic(), statistic(), statistic()};
   kernels(x.device())
-      .batch_norm_train(dense(x), contiguous(gamma), contiguous(beta), momentum, epsilon, tail, running_mean,
-                        running_var, result.out, result.mean, result.invstd, result.shift);
+      .batch_norm_train(dense(x), contiguous(gamma), contiguous(beta), momentum, epsilon, tail, moments,
+                        running_mean, running_var, result.out, result.mean, result.invstd, result.shift);
   if (running_mean.defined()) {
     running_mean.bump_version();
     running_var.bump_version();
@@ -95,11 +105,11 @@ Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   return out;
 }
 
-Moments batch_norm_moments(const Tensor& x) {
+ChannelMoments batch_norm_moments(const Tensor& x) {
   const Span span("batch_norm_moments", [&] { return SpanDetails{{"x", x.shape()}}; });
   const Shape channels = check_batch("batch_norm_moments", x);
-  Moments result{Tensor::empty(channels, DType::f64, x.device()),
-                 Tensor::empty(channels, DType::f64, x.device())};
+  ChannelMoments result{Tensor::empty(channels, DType::f64, x.device()),
+                        Tensor::empty(channels, DType::f64, x.device())};
   kernels(x.device()).batch_norm_moments(dense(x), result.mean, result.squares);
   return result;
 }

@@ -65,19 +65,34 @@ void check_grad_input(std::string_view op, const Tensor& dy, const Tensor& w, co
   check_parameter(op, "weight", w, w.shape(), dy);
 }
 
-}  // namespace
-
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window) {
-  const Span span("conv2d", [&] { return conv_details(x.shape(), w.shape(), window); });
+// Checks what a forward takes, and returns memory for its result.
+Tensor new_conv_out(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window) {
   check_image("conv2d", x);
   check_floating("conv2d", w);
   check_conv("conv2d", x.shape(), w.shape(), window);
   check_parameter("conv2d", "weight", w, w.shape(), x);
   if (bias.defined()) check_parameter("conv2d", "bias", bias, {w.size(0)}, x);
-  Tensor out =
-      Tensor::empty(conv_out(x.shape(), w.shape(), window), x.dtype(), x.device(), x.memory_format());
+  return Tensor::empty(conv_out(x.shape(), w.shape(), window), x.dtype(), x.device(), x.memory_format());
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window) {
+  const Span span("conv2d", [&] { return conv_details(x.shape(), w.shape(), window); });
+  Tensor out = new_conv_out(x, w, bias, window);
   kernels(x.device()).conv2d(dense(x), contiguous(w), bias.defined() ? contiguous(bias) : bias, window, out);
   return out;
+}
+
+ConvWithMoments conv2d_with_moments(const Tensor& x, const Tensor& w, const Tensor& bias,
+                                    const Window& window) {
+  // The same work and so the same name for who adds up times.
+  const Span span("conv2d", [&] { return conv_details(x.shape(), w.shape(), window); });
+  ConvWithMoments result{.out = new_conv_out(x, w, bias, window), .moments = {}};
+  kernels(x.device())
+      .conv2d_with_moments(dense(x), contiguous(w), bias.defined() ? contiguous(bias) : bias, window,
+                           result.out, result.moments);
+  return result;
 }
 
 Tensor conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape) {

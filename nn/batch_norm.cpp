@@ -18,7 +18,7 @@ BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNormOptions& options)
   register_buffer("num_batches_tracked", num_batches_tracked_);
 }
 
-Variable BatchNorm2d::forward(const Variable& x, const BatchNormThen& then) {
+Variable BatchNorm2d::forward(const Variable& x, const BatchNormThen& then, const ChannelMoments& moments) {
   BRIGADE_CHECK(x.dims() == 4 && x.size(1) == weight.numel(), "BatchNorm2d: x must be [N, ", weight.numel(),
                 ", H, W]; got ", x.shape());
   if (!training()) return batch_norm_eval(x, weight, bias, running_, options_.epsilon, then);
@@ -28,10 +28,17 @@ Variable BatchNorm2d::forward(const Variable& x, const BatchNormThen& then) {
   const Variable y =
       combine_
           ? batch_norm_train(x, weight, bias, running_, options_.momentum, options_.epsilon, combine_, then)
-          : batch_norm_train(x, weight, bias, running_, options_.momentum, options_.epsilon, then);
+          : batch_norm_train(x, weight, bias, running_, options_.momentum, options_.epsilon, then, moments);
   // A checkpoint's second run sees the same batch again: it must not count twice.
   if (!is_recomputing()) ops::binary_(Binary::add, num_batches_tracked_, 1);
   return y;
+}
+
+WithMoments BatchNorm2d::conv(Conv2d& conv, const Variable& x) const {
+  if (!training() || combine_) return {conv(x), {}};
+  WithMoments result;
+  result.out = conv.forward(x, &result.moments);
+  return result;
 }
 
 int set_statistics_combiner(Module& module, const CombineStatistics& combine) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autograd/ops/norm.h"
+#include "nn/conv2d.h"
 #include "nn/module.h"
 
 namespace brigade::nn {
@@ -13,6 +14,12 @@ namespace brigade::nn {
 struct BatchNormOptions {
   double epsilon = 1e-5;
   double momentum = 0.1;  ///< Weight of the new batch in the running statistics.
+};
+
+/// A convolution's result with the moments of its channels, if the convolution took them.
+struct WithMoments {
+  Variable out;
+  ChannelMoments moments;
 };
 
 /// x [N, C, H, W] -> same. Training normalises with the batch's (biased) variance and tracks mean and
@@ -26,7 +33,15 @@ class BatchNorm2d : public Module {
   /// and its unbiased one infinite.
   Variable forward(const Variable& x) override { return forward(x, {}); }
   /// The same with what follows it in one pass: bn.forward(x, {.relu = true, .residual = shortcut}).
-  Variable forward(const Variable& x, const BatchNormThen& then);
+  Variable forward(const Variable& x, const BatchNormThen& then, const ChannelMoments& moments = {});
+  /// norm.forward(norm.conv(conv, x), then) is norm.forward(conv(x), then) with a pass over memory less in training.
+  Variable forward(const WithMoments& x, const BatchNormThen& then) {
+    return forward(x.out, then, x.moments);
+  }
+
+  /// conv(x), a result that this layer is going to normalise: in training the convolution takes the batch's statistics
+  /// while it writes.
+  WithMoments conv(Conv2d& conv, const Variable& x) const;
 
   /// From now on training normalises with statistics that `combine` sums over all shares of a batch, and tracks those:
   /// see CombineStatistics. The limit of more than one value counts for the whole batch then. Empty: on its own again.

@@ -2,7 +2,6 @@
 // nn/conv2d.cpp - construction and forward of the convolution layer.
 #include "nn/conv2d.h"
 
-#include "autograd/ops/conv.h"
 #include "nn/init.h"
 
 namespace brigade::nn {
@@ -33,6 +32,8 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, Size2 kernel, const Conv2dOpti
   default_init_(weight.value(), bias.defined() ? bias.value() : Tensor(), default_generator());
 }
 
-Variable Conv2d::forward(const Variable& x) { return conv2d(x, weight, bias, window_); }
+Variable Conv2d::forward(const Variable& x, ChannelMoments* moments) {
+  return conv2d(x, weight, bias, window_, moments);
+}
 
 }  // namespace brigade::nn

@@ -2,7 +2,7 @@
 // nn/conv2d.h - the convolution layer. Read before: nn/linear.h. Read next: nn/batch_norm.h.
 #pragma once
 
-#include "kernels/kernels.h"
+#include "autograd/ops/conv.h"
 #include "nn/module.h"
 #include "nn/size2.h"
 
@@ -23,7 +23,9 @@ class Conv2d : public Module {
  public:
   Conv2d(std::int64_t in, std::int64_t out, Size2 kernel, const Conv2dOptions& options = {});
 
-  Variable forward(const Variable& x) override;
+  Variable forward(const Variable& x) override { return forward(x, nullptr); }
+  /// The same, with the result's moments if `moments` is given and the kernel takes them along.
+  Variable forward(const Variable& x, ChannelMoments* moments);
   const Window& window() const { return window_; }
 
   const Variable weight;

@@ -12,13 +12,21 @@ namespace brigade {
 // y = x ⋆ w + b   =>   dx = dy ⋆ᵀ w (each output's share goes back to the pixels it saw),
 //                      dw = sum over images and positions of dy times the pixels under the window,
 //                      db = sum over images and positions of dy
-Variable conv2d(const Variable& x, const Variable& w, const Variable& bias, Window window) {
+Variable conv2d(const Variable& x, const Variable& w, const Variable& bias, Window window,
+                ChannelMoments* moments) {
   BRIGADE_CHECK(x.dims() == 4 && w.dims() == 4,
                 "conv2d: x must be [N, C, H, W] and weight [O, C, kH, kW]; got x ", x.shape(), " and weight ",
                 w.shape());
   window.kernel[0] = w.size(2);
   window.kernel[1] = w.size(3);
-  const Tensor y = ops::conv2d(x.value(), w.value(), value_or_undefined(bias), window);
+  const auto forward = [&] {
+    if (moments == nullptr) return ops::conv2d(x.value(), w.value(), value_or_undefined(bias), window);
+    ops::ConvWithMoments result =
+        ops::conv2d_with_moments(x.value(), w.value(), value_or_undefined(bias), window);
+    *moments = result.moments;
+    return result.out;
+  };
+  const Tensor y = forward();
   return record("conv2d", y, {x, w, bias},
                 [x_kept = save_for(w, x.value()), w_kept = save_for(x, w.value()), x_shape = x.shape(),
                  window](const Tensor& dy, Gradients& out) {

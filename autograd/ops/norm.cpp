@@ -103,14 +103,15 @@ void track(Tensor& tracked, const Tensor& batch, double momentum) {
 //   dbeta = Σ dz,   dgamma = Σ dz x̂,   dx = gamma invstd (dz - dbeta / n - x̂ dgamma / n)
 // (the last two terms because mean and variance depend on x too).
 Variable batch_norm_train(const Variable& x, const Variable& gamma, const Variable& beta,
-                          RunningStats running, double momentum, double epsilon, const BatchNormThen& then) {
+                          RunningStats running, double momentum, double epsilon, const BatchNormThen& then,
+                          const ChannelMoments& moments) {
   const std::int64_t channels = x.size(1);
   const Tensor scale = value_or(gamma, 1, channels, x.value()),
                shift = value_or(beta, 0, channels, x.value());
   // A checkpoint's second run sees the same batch again: its statistics have been counted already.
   if (is_recomputing()) running = RunningStats();
-  const ops::BatchNormalized result = ops::batch_norm_train(x.value(), scale, shift, momentum, epsilon,
-                                                            running.mean, running.var, tail_of(then));
+  const ops::BatchNormalized result = ops::batch_norm_train(
+      x.value(), scale, shift, momentum, epsilon, running.mean, running.var, tail_of(then), moments);
   const Saved saved(x, scale, result.mean, result.invstd, result.shift, result.out, then);
   const auto count = static_cast<double>(x.numel() / channels);
   return record(op_name(then), result.out, {x, gamma, beta, then.residual},
@@ -138,7 +139,7 @@ Variable batch_norm_train(const Variable& x, const Variable& gamma, const Variab
   const Tensor scale = value_or(gamma, 1, channels, x.value()),
                shift = value_or(beta, 0, channels, x.value());
 
-  const ops::Moments own = ops::batch_norm_moments(x.value());
+  const ChannelMoments own = ops::batch_norm_moments(x.value());
   const auto n = static_cast<double>(x.numel() / std::max<std::int64_t>(channels, 1));
   const Tensor sums = total(ops::mul(own.mean, n), ops::full({1}, n, DType::f64, x.value().device()));
   const double count = sums.slice(0, channels, channels + 1).item();

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "autograd/variable.h"
+#include "kernels/kernels.h"
 
 namespace brigade {
 
@@ -22,10 +23,10 @@ struct BatchNormThen {
 
 /// Normalises with the batch's statistics (biased variance) and updates `running` (unbiased variance):
 /// running = (1 - momentum) running + momentum batch. Ioffe and Szegedy, 2015.
-/// Not updated inside a checkpoint's second run.
+/// Not updated inside a checkpoint's second run. `moments` are those of x, where they are known already.
 Variable batch_norm_train(const Variable& x, const Variable& gamma, const Variable& beta,
                           RunningStats running, double momentum, double epsilon,
-                          const BatchNormThen& then = {});
+                          const BatchNormThen& then = {}, const ChannelMoments& moments = {});
 /// Sums a vector of statistics over everything that shares a batch (ranks, for who trains on several), so that all hold
 /// the same total.
 using CombineStatistics = std::function<Variable(const Variable& sums)>;

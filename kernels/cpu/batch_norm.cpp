@@ -118,14 +118,15 @@ void bias_grad(const Tensor& dy, Tensor& db) {
 }
 
 void batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
-                      double epsilon, const BatchNormTail& tail, Tensor& running_mean, Tensor& running_var,
-                      Tensor& out, Tensor& mean, Tensor& invstd, Tensor& shift) {
+                      double epsilon, const BatchNormTail& tail, const ChannelMoments& known,
+                      Tensor& running_mean, Tensor& running_var, Tensor& out, Tensor& mean, Tensor& invstd,
+                      Tensor& shift) {
   const Layout l(out);
   const Tensor input = as_dense_as(x, out), added = residual_as(tail, out);
   dispatch_floating("batch_norm", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using S = compute_t<T>;
-    const Moments m = moments(input.data<T>(), l);
+    const Moments m = known.mean.defined() ? Moments(known, l.count()) : moments(input.data<T>(), l);
     Affine<S> f(l.channels);
     for (std::size_t c = 0; c < m.mean.size(); ++c) {
       mean.data<S>()[c] = static_cast<S>(m.mean[c]);

@@ -10,6 +10,7 @@
 #include "core/tensor.h"
 #include "kernels/cpu/block_sums.h"
 #include "kernels/cpu/narrow.h"
+#include "kernels/kernels.h"
 
 namespace brigade::cpu {
 
@@ -31,6 +32,10 @@ inline constexpr std::int64_t kLine = 4096;  ///< Pixels a block of a plane: 128
 /// Mean and sum of squared deviations of `count` values a channel, merged by Chan, Golub and LeVeque's formula (1979).
 struct Moments {
   explicit Moments(std::int64_t channels) : mean(static_cast<std::size_t>(channels)), squares(mean.size()) {}
+  Moments(const ChannelMoments& known, std::int64_t values)
+      : count(static_cast<double>(values)),
+        mean(known.mean.data<double>(), known.mean.data<double>() + known.mean.numel()),
+        squares(known.squares.data<double>(), known.squares.data<double>() + known.squares.numel()) {}
 
   double count = 0;
   std::vector<double> mean, squares;

@@ -52,6 +52,17 @@ void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& 
   });
 }
 
+void conv2d_with_moments(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window,
+                         Tensor& out, ChannelMoments& moments) {
+  if (x.dtype() == out.dtype() && computed_in(x.dtype()) == x.dtype() && out.numel() > 0 && is_dense(out)) {
+    const Tensor input = as_dense_as(x, out);
+    const ConvAlgorithm& algorithm = choose_conv({ConvPass::forward, input, out, window});
+    if (algorithm.forward_with_moments != nullptr)
+      return algorithm.forward_with_moments(input, w, bias, window, out, moments);
+  }
+  conv2d(x, w, bias, window, out);
+}
+
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, double beta, Tensor& dx) {
   if (dx.numel() == 0) return;
   const DType dtype = computed_in(dy.dtype());

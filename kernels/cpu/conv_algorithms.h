@@ -35,6 +35,9 @@ struct ConvAlgorithm {
   std::string_view name;
   bool (*fits)(const ConvProblem& problem);
   void (*forward)(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
+  /// As the slot conv2d_with_moments; null where it cannot.
+  void (*forward_with_moments)(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window,
+                               Tensor& out, ChannelMoments& moments);
   void (*grad_input)(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
   /// dx += the same, rounded once; null where it can only overwrite: the slot adds in another pass then.
   void (*add_grad_input)(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);

@@ -26,6 +26,7 @@ const KernelTable& cpu_kernels() {
       .linear_grad_input = cpu::linear_grad_input,
       .linear_grad_weight = cpu::linear_grad_weight,
       .conv2d = cpu::conv2d,
+      .conv2d_with_moments = cpu::conv2d_with_moments,
       .conv2d_grad_input = cpu::conv2d_grad_input,
       .conv2d_grad_weight = cpu::conv2d_grad_weight,
       .can_pack_conv2d = onednn::can_pack_conv2d,

@@ -60,13 +60,16 @@ bool open(const BatchNormForward& f, std::int64_t c, std::int64_t i) {
 }  // namespace
 
 void batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
-                      double epsilon, const BatchNormTail& tail, Tensor& running_mean, Tensor& running_var,
-                      Tensor& out, Tensor& mean, Tensor& invstd, Tensor& shift) {
+                      double epsilon, const BatchNormTail& tail, const ChannelMoments& known,
+                      Tensor& running_mean, Tensor& running_var, Tensor& out, Tensor& mean, Tensor& invstd,
+                      Tensor& shift) {
   const Tensor xs = by_channel(x), ys = by_channel(out);
   for (std::int64_t c = 0; c < xs.size(0); ++c) {
     const Tensor in = xs.select(0, c), to = ys.select(0, c), added = residual_of(tail, c);
     const std::int64_t n = in.numel();
-    const Moments m = moments(n, [&](std::int64_t i) { return value(in, i); });
+    const Moments m = known.mean.defined()
+                          ? Moments{get(known.mean, c), get(known.squares, c) / static_cast<double>(n)}
+                          : moments(n, [&](std::int64_t i) { return value(in, i); });
     const double scale = get(gamma, c) / std::sqrt(m.variance + epsilon);
     for (std::int64_t i = 0; i < n; ++i)
       write(to, i, ended((value(in, i) - m.mean) * scale + get(beta, c), tail, added, i));

@@ -36,6 +36,8 @@ void bias_grad(const Tensor& dy, Tensor& db);
 
 // conv.cpp
 void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
+void conv2d_with_moments(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window,
+                         Tensor& out, ChannelMoments& moments);
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, double beta, Tensor& dx);
 void conv2d_grad_weight(const Tensor& dy, const Tensor& x, const Window& window, Tensor& dw);
 
@@ -54,8 +56,9 @@ void adaptive_avg_pool2d_grad(const Tensor& dy, Tensor& dx);
 
 // norm.cpp
 void batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta, double momentum,
-                      double epsilon, const BatchNormTail& tail, Tensor& running_mean, Tensor& running_var,
-                      Tensor& out, Tensor& mean, Tensor& invstd, Tensor& shift);
+                      double epsilon, const BatchNormTail& tail, const ChannelMoments& known,
+                      Tensor& running_mean, Tensor& running_var, Tensor& out, Tensor& mean, Tensor& invstd,
+                      Tensor& shift);
 void batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                      const Tensor& running_var, double epsilon, const BatchNormTail& tail, Tensor& out);
 void batch_norm_moments(const Tensor& x, Tensor& mean, Tensor& squares);

@@ -24,6 +24,7 @@ const KernelTable& reference_kernels() {
       .linear_grad_input = reference::linear_grad_input,
       .linear_grad_weight = reference::linear_grad_weight,
       .conv2d = reference::conv2d,
+      .conv2d_with_moments = reference::conv2d_with_moments,
       .conv2d_grad_input = reference::conv2d_grad_input,
       .conv2d_grad_weight = reference::conv2d_grad_weight,
       .can_pack_conv2d = reference::can_pack_conv2d,

@@ -33,6 +33,8 @@ constexpr Window k3x3Stride2{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 
 // Below, at and above the sizes of tiles and blocks: 16 and 32 images, 16 pixels a row, 32 channels.
 const Case kCases[] = {
     {"3x3, whole blocks", 32, 32, 64, 2, 2, k3x3, true},
+    {"3x3, 16 images, an odd number of pixels", 16, 32, 40, 3, 3, k3x3, true},
+    {"1x1, more channels than fit the first-level cache", 17, 544, 40, 1, 3, {}, true},
     {"3x3, one image", 1, 32, 32, 3, 16, k3x3, true},
     {"3x3, 17 images, 33 to 31 channels", 17, 33, 31, 2, 2, k3x3, true},
     {"3x3, 35 images, rows of 16 pixels", 35, 8, 16, 1, 16, k3x3},
@@ -94,6 +96,7 @@ void grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor&
 const ConvAlgorithm kReference{.name = "reference",
                                .fits = nullptr,
                                .forward = reference_kernels().conv2d,
+                               .forward_with_moments = nullptr,
                                .grad_input = grad_input<0>,
                                .add_grad_input = grad_input<1>,
                                .grad_weight = reference_kernels().conv2d_grad_weight};
@@ -225,6 +228,59 @@ TEST_CASE("an algorithm gives the same bits for one thread and for three, weight
       }
   }
   set_num_threads(before);
+}
+
+TEST_CASE("moments that a convolution takes along are those of its result, for any number of threads",
+          "[kernels][conv][amx]") {
+  const int before = num_threads();
+  for (const Case& k : kCases)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Tensors t(k, dtype, MemoryFormat::channels_last);
+      for (const ConvAlgorithm& algorithm : cpu::conv_algorithms()) {
+        if (algorithm.forward_with_moments == nullptr ||
+            !algorithm.fits(ConvProblem(ConvPass::forward, t.x, t.dy, k.window)))
+          continue;
+        CAPTURE(k.name, name(dtype), algorithm.name);
+        const Tensor plain = run(algorithm, ConvPass::forward, t, k.window);
+        const ChannelMoments expected = ops::batch_norm_moments(plain);
+        ChannelMoments first;
+        for (const int threads : {1, 3}) {
+          set_num_threads(threads);
+          Tensor y = ops::empty_like(t.dy);
+          ops::fill_(y, NAN);
+          ChannelMoments got;
+          algorithm.forward_with_moments(t.x, t.w, t.bias, k.window, y, got);
+          CHECK(test::differs_bitwise(y, plain) == "");
+          REQUIRE(got.mean.defined());
+          // bf16 results are rounded after their sums are taken.
+          const double tolerance = dtype == DType::bf16 ? 4e-3 : 1e-5;
+          CHECK(test::differs(got.mean, expected.mean, 0, tolerance * test::rms(plain)) == "");
+          CHECK(test::differs(got.squares, expected.squares, tolerance, 0) == "");
+          if (!first.mean.defined()) first = got;
+          CHECK(test::differs_bitwise(got.mean, first.mean) == "");
+          CHECK(test::differs_bitwise(got.squares, first.squares) == "");
+        }
+        set_num_threads(before);
+      }
+    }
+}
+
+TEST_CASE("a convolution does not take moments along that would cancel", "[kernels][conv][amx]") {
+  if (!cpu::amx::available()) SUCCEED("skipped: this processor has no AMX");
+  const Case k{"", 16, 32, 32, 1, 16, {}, true};
+  Tensors t(k, DType::f32, MemoryFormat::channels_last);
+  t.bias.data<float>()[7] = 1000;
+  for (const ConvAlgorithm& algorithm : cpu::conv_algorithms()) {
+    if (algorithm.forward_with_moments == nullptr ||
+        !algorithm.fits(ConvProblem(ConvPass::forward, t.x, t.dy, k.window)))
+      continue;
+    CAPTURE(algorithm.name);
+    Tensor y = ops::empty_like(t.dy);
+    ChannelMoments got;
+    algorithm.forward_with_moments(t.x, t.w, t.bias, k.window, y, got);
+    CHECK(!got.mean.defined());
+    CHECK(test::differs_bitwise(y, run(algorithm, ConvPass::forward, t, k.window)) == "");
+  }
 }
 
 TEST_CASE("the choice takes only what fits, for every shape, dtype and format", "[kernels][conv]") {

@@ -48,7 +48,7 @@ struct BatchNorm {
     running_var = ops::full({channels}, 2, parameters);
     y = ops::empty_like(x), eval = ops::empty_like(x), dx = ops::empty_like(x);
     for (Tensor* t : {&mean, &invstd, &shift, &dgamma, &dbeta}) *t = Tensor::empty({channels}, parameters);
-    table.batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, tail, running_mean, running_var, y, mean,
+    table.batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, tail, {}, running_mean, running_var, y, mean,
                            invstd, shift);
     table.batch_norm_eval(x, gamma, beta, running_mean, running_var, kEpsilon, tail, eval);
     const auto count = static_cast<double>(x.numel() / channels);
@@ -145,7 +145,7 @@ TEST_CASE("running variance is unbiased, the normalisation is not", "[kernels][n
   Tensor running_mean = ops::full({1}, 0), running_var = ops::full({1}, 1), y = ops::empty_like(x);
   Tensor mean = Tensor::empty({1}), invstd = Tensor::empty({1});
   Tensor shift = Tensor::empty({1});
-  fast().batch_norm_train(x, gamma, beta, 0.1, 0, {}, running_mean, running_var, y, mean, invstd, shift);
+  fast().batch_norm_train(x, gamma, beta, 0.1, 0, {}, {}, running_mean, running_var, y, mean, invstd, shift);
   REQUIRE_THAT(running_var.item(), Catch::Matchers::WithinAbs(1.0666667, 1e-6));
   REQUIRE_THAT(running_mean.item(), Catch::Matchers::WithinAbs(0.25, 1e-7));
   REQUIRE_THAT(invstd.item(), Catch::Matchers::WithinAbs(1 / std::sqrt(1.25), 1e-6));
@@ -156,12 +156,32 @@ TEST_CASE("batch norm without running statistics normalises just the same", "[ke
   const Tensor x = test::random({4, 8, 3, 3}, 1), gamma = ops::full({8}, 1), beta = ops::full({8}, 0);
   Tensor none_mean, none_var, y = ops::empty_like(x), mean = Tensor::empty({8}), invstd = Tensor::empty({8});
   Tensor shift = Tensor::empty({8});
-  fast().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, {}, none_mean, none_var, y, mean, invstd,
+  fast().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, {}, {}, none_mean, none_var, y, mean, invstd,
                           shift);
   Tensor ey = ops::empty_like(x), emean = Tensor::empty({8}), einvstd = Tensor::empty({8});
-  reference_kernels().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, {}, none_mean, none_var, ey,
+  reference_kernels().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, {}, {}, none_mean, none_var, ey,
                                        emean, einvstd, shift);
   REQUIRE(test::far_from(y, ey, 1e-5) == "");
+}
+
+TEST_CASE("batch norm normalises with the moments it is given, and they are counted as the batch's",
+          "[kernels][norm]") {
+  const Tensor x = test::random({4, 8, 3, 3}, 1), gamma = ops::full({8}, 1), beta = ops::full({8}, 0);
+  Tensor mean = ops::full({8}, 0), var = ops::full({8}, 1), none;
+  const ops::BatchNormalized plain = ops::batch_norm_train(x, gamma, beta, 0.1, 1e-5, mean, var);
+  const ChannelMoments own = ops::batch_norm_moments(x);
+  Tensor mean_of_known = ops::full({8}, 0), var_of_known = ops::full({8}, 1);
+  const ops::BatchNormalized known =
+      ops::batch_norm_train(x, gamma, beta, 0.1, 1e-5, mean_of_known, var_of_known, {}, own);
+  CHECK(test::differs(known.out, plain.out, 1e-6, 1e-6) == "");
+  CHECK(test::differs(mean_of_known, mean, 1e-6, 1e-7) == "");
+  CHECK(test::differs(var_of_known, var, 1e-6) == "");
+  // Somebody else's.
+  const ChannelMoments others{ops::add(own.mean, ops::full({8}, 1, DType::f64)), own.squares};
+  const ops::BatchNormalized moved = ops::batch_norm_train(x, gamma, beta, 0.1, 1e-5, none, none, {}, others);
+  CHECK(test::differs(ops::add(moved.out, known.invstd.view({1, 8, 1, 1})), known.out, 1e-5, 1e-5) == "");
+  CHECK_THROWS_WITH(ops::batch_norm_train(x, gamma, beta, 0.1, 1e-5, none, none, {}, {own.mean, {}}),
+                    Catch::Matchers::Contains("moments must be two contiguous f64 [8]"));
 }
 
 TEST_CASE("norms give the same bits for any number of threads", "[kernels][norm]") {

@@ -13,6 +13,10 @@ bool available() { return false; }
 
 namespace images {
 void conv2d(const Tensor&, const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
+void conv2d_with_moments(const Tensor&, const Tensor&, const Tensor&, const Window&, Tensor&,
+                         ChannelMoments&) {
+  absent();
+}
 void conv2d_grad_input(const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
 void add_conv2d_grad_input(const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
 void conv2d_grad_weight(const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
@@ -20,6 +24,10 @@ void conv2d_grad_weight(const Tensor&, const Tensor&, const Window&, Tensor&) { 
 
 namespace pixels {
 void conv2d(const Tensor&, const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
+void conv2d_with_moments(const Tensor&, const Tensor&, const Tensor&, const Window&, Tensor&,
+                         ChannelMoments&) {
+  absent();
+}
 void conv2d_grad_input(const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
 void add_conv2d_grad_input(const Tensor&, const Tensor&, const Window&, Tensor&) { absent(); }
 }  // namespace pixels

@@ -26,11 +26,14 @@ namespace brigade::cpu::amx {
 bool available();
 
 // Convolutions without groups, activations f32 or bf16 (all of one dtype), channels_last; w and dw f32, contiguous
-// OIHW; bias f32 or undefined.
+// OIHW; bias f32 or undefined. Moments are those of the results before they are rounded; the same bits for any number
+// of threads.
 
 namespace images {
 /// Right for any size, fast for batches of 16 images and more.
 void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
+void conv2d_with_moments(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window,
+                         Tensor& out, ChannelMoments& moments);
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
 /// The same added to dx, in f32 before it is rounded.
 void add_conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
@@ -43,6 +46,8 @@ namespace pixels {
 inline bool fits(std::int64_t width) { return width % 16 == 0; }
 /// Needs fits(width of out).
 void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out);
+void conv2d_with_moments(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window,
+                         Tensor& out, ChannelMoments& moments);
 /// Needs fits(width of dx) and a stride of 1.
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx);
 /// The same added to dx, in f32 before it is rounded.

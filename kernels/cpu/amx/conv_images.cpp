@@ -7,8 +7,8 @@
 
 #include "core/parallel.h"
 #include "kernels/cpu/amx/amx.h"
+#include "kernels/cpu/amx/channel_sums.h"
 #include "kernels/cpu/amx/geometry.h"
-#include "kernels/cpu/amx/multiply.h"
 #include "kernels/cpu/amx/packed.h"
 #include "kernels/cpu/amx/patches.h"
 
@@ -16,65 +16,114 @@ namespace brigade::cpu::amx::images {
 
 namespace {
 
+// A thread computes whole runs of this many pixels: each has its own sums (ChannelSums).
+constexpr std::int64_t kRun = 4;
+
+std::int64_t runs(std::int64_t pixels) { return (pixels + kRun - 1) / kRun; }
+std::int64_t slots(std::int64_t images, std::int64_t pixels) { return blocks(images) * runs(pixels); }
+
 template <class T>
 struct Convolution {
   const Packed& weights;
   const Reach& reach;
   std::int64_t positions, target_pixels, target_channels;
-  const float* bias;               // [target_channels] or null.
-  T* out;                          // [images, target_pixels, target_channels]
-  std::int64_t images = 0;         // Of a group.
-  const Packed* source = nullptr;  // Of a group.
-  Into into = Into::overwrite;     // What write() does to `out`.
+  const float* bias;                     // [target_channels] or null.
+  T* out;                                // [images, target_pixels, target_channels]
+  std::int64_t images = 0;               // Of a group.
+  const Packed* source = nullptr;        // Of a group.
+  Into into = Into::overwrite;           // What write() does to `out`.
+  const ChannelSums* moments = nullptr;  // A slot for kRun pixels of a block of images, or null.
+  std::int64_t first_block = 0;          // Of a group.
 
-  template <bool two>
-  void sum_of_products(std::int64_t image_block, std::int64_t pixel, std::int64_t channel_block) const {
-    constexpr LeftTiles kLeft{.second = kTileValues, .row_bytes = 64, .part = kBlockValues};
-    zero_sums();
-    for (std::int64_t k = 0; k < positions; ++k) {
-      const std::int32_t from = reach.of(k)[pixel];
-      if (from < 0) continue;
-      const bf16 *a = source->at(image_block, from), *b = weights.at(channel_block, k);
-      for (std::int64_t d = 0; d < source->last_size(); ++d)
-        multiply<kParts<T>, two>(a + d * source->block_values(), kLeft, b + d * source->block_values());
+  // A block of 32 images fills both left tiles at a pixel. One of 16 or less fills one: the other is the next pixel.
+  struct Target {
+    std::int64_t image_block, images, pixel;
+    bool two_pixels, has_second;
+  };
+  Target target(std::int64_t image_block, std::int64_t pixel) const {
+    const std::int64_t rows = std::min(kBlock, images - image_block * kBlock);
+    const bool two_pixels = rows <= kTileRows;
+    return {image_block, rows, pixel, two_pixels, two_pixels ? pixel + 1 < target_pixels : true};
+  }
+
+  template <Rows rows>
+  void multiply_blocks(const bf16* a, std::int64_t second, const bf16* b, ResultRows<T>& before) const {
+    const LeftTiles left{.second = second, .row_bytes = 64, .part = kBlockValues};
+    for (std::int64_t d = 0; d < source->last_size();
+         ++d, a += source->block_values(), b += source->block_values()) {
+      multiply<kParts<T>, rows>(a, left, b);
+      before.write_some();
     }
   }
 
-  void pixel(std::int64_t image_block, std::int64_t pixel, std::int64_t channel_block) const {
-    const std::int64_t rows = std::min(kBlock, images - image_block * kBlock),
-                       channel = channel_block * kBlock;
-    if (rows > kTileRows)
-      sum_of_products<true>(image_block, pixel, channel_block);
-    else
-      sum_of_products<false>(image_block, pixel, channel_block);
-    T* to = out + (image_block * kBlock * target_pixels + pixel) * target_channels + channel;
-    ResultBlock(channel, target_channels, bias, into).write(rows, [&](std::int64_t r) {
-      return to + r * target_pixels * target_channels;
-    });
+  void sum_of_products(const Target& t, std::int64_t channel_block, ResultRows<T>& before) const {
+    zero_sums();
+    for (std::int64_t k = 0; k < positions; ++k) {
+      const std::int32_t* from = reach.of(k) + t.pixel;
+      const bf16* b = weights.at(channel_block, k);
+      const auto at = [&](std::int64_t pixel) { return source->at(t.image_block, pixel); };
+      if (!t.two_pixels) {
+        if (from[0] >= 0) multiply_blocks<Rows::both>(at(from[0]), kTileValues, b, before);
+        continue;
+      }
+      const bool first = from[0] >= 0, second = t.has_second && from[1] >= 0;
+      if (first && second)
+        multiply_blocks<Rows::both>(at(from[0]), at(from[1]) - at(from[0]), b, before);
+      else if (first)
+        multiply_blocks<Rows::first>(at(from[0]), 0, b, before);
+      else if (second)
+        multiply_blocks<Rows::second>(at(from[1]), 0, b, before);
+    }
   }
 
-  // A unit of work is a run of pixels of a block of images whose sources stay in the second-level cache while the
+  ResultPlace<T> place(const Target& t, std::int64_t channel_block) const {
+    const std::int64_t image = target_pixels * target_channels, channel = channel_block * kBlock;
+    const std::int64_t first = std::min(t.images, kTileRows);
+    return {.to = out + t.image_block * kBlock * image + t.pixel * target_channels + channel,
+            .half = t.two_pixels ? target_channels : kTileRows * image,
+            .row = image,
+            .rows = {first, t.two_pixels ? (t.has_second ? first : 0) : t.images - kTileRows},
+            .channel = channel,
+            .moments = moments != nullptr ? moments->at(slot(t)) : MomentSums{}};
+  }
+  std::int64_t slot(const Target& t) const {
+    return (first_block + t.image_block) * runs(target_pixels) + t.pixel / kRun;
+  }
+
+  // A unit of work is a piece of a block of images, pixels whose sources stay in the second-level cache while the
   // weights of one block of channels after the other pass by.
   void run() const {
     constexpr std::int64_t kCacheBytes = 512 * 1024;
-    const std::int64_t image_blocks = blocks(images), channel_blocks = blocks(target_channels);
-    const std::int64_t pixel_bytes = source->last_size() * source->block_bytes();
-    const std::int64_t share = (image_blocks * target_pixels + num_threads() - 1) / num_threads();
-    const std::int64_t length =
-        std::clamp<std::int64_t>(std::min(kCacheBytes / pixel_bytes, share), 1, target_pixels);
-    const std::int64_t runs = (target_pixels + length - 1) / length;
-    // Few pixels: the channels are divided too.
-    const std::int64_t groups =
-        image_blocks * runs >= num_threads() ? 1 : std::min<std::int64_t>(channel_blocks, num_threads());
-    parallel_for(image_blocks * runs * groups, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto count = [](std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; };
+    const std::int64_t channel_blocks = blocks(target_channels), threads = num_threads();
+    const std::int64_t most =
+        std::max<std::int64_t>(kCacheBytes / (source->last_size() * source->block_bytes()), 1);
+    // Whole runs; so pixels may go in pairs, too.
+    std::int64_t pixels = std::min(target_pixels, count(most, kRun) * kRun), channels = channel_blocks;
+    const auto units = [&] {
+      return blocks(images) * count(target_pixels, pixels) * count(channel_blocks, channels);
+    };
+    // Equal work for all threads: the channels are divided first, as the weights are the larger side where pixels are
+    // few.
+    const auto uneven = [&] { return units() < 4 * threads && units() % threads != 0; };
+    while (channels > 1 && uneven()) channels = count(channels, 2);
+    while (pixels > kRun && uneven()) pixels = count(pixels, 2 * kRun) * kRun;
+    const std::int64_t pieces = count(target_pixels, pixels), groups = count(channel_blocks, channels);
+    parallel_for(units(), 1, [&](std::int64_t begin, std::int64_t end) {
       const TileScope tiles;
+      ResultRows<T> results(target_channels, bias, into);
       for (std::int64_t unit = begin; unit < end; ++unit) {
-        const std::int64_t group = unit % groups, first = unit / groups % runs * length;
-        const std::int64_t image_block = unit / groups / runs;
-        for (std::int64_t c = channel_blocks * group / groups; c < channel_blocks * (group + 1) / groups; ++c)
-          for (std::int64_t p = first; p < std::min(first + length, target_pixels); ++p)
-            pixel(image_block, p, c);
+        const std::int64_t image_block = unit / groups / pieces, first = unit / groups % pieces * pixels;
+        const std::int64_t group = unit % groups * channels;
+        for (std::int64_t c = group; c < std::min(group + channels, channel_blocks); ++c)
+          for (std::int64_t p = first; p < std::min(first + pixels, target_pixels);) {
+            const Target t = target(image_block, p);
+            sum_of_products(t, c, results);
+            results.take(place(t, c));
+            p += t.two_pixels ? 2 : 1;
+          }
       }
+      results.finish();
     });
   }
 };
@@ -93,11 +142,13 @@ void convolve(const T* source, std::int64_t source_pixels, std::int64_t source_c
     c.source = &packed;
     c.run();
     c.out += c.images * c.target_pixels * c.target_channels;
+    c.first_block += blocks(c.images);
   }
 }
 
 template <class T>
-void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Geometry& g, Tensor& out) {
+void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Geometry& g,
+             const ChannelSums* moments, Tensor& out) {
   const Reach reach = g.reach_of_outputs();
   const Packed weights = pack_weights<kParts<T>>(w, Target::outputs, reach.used());
   convolve(x.data<T>(), g.in_pixels, g.in_channels,
@@ -107,8 +158,22 @@ void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Geometr
                           .target_pixels = g.out_pixels,
                           .target_channels = g.out_channels,
                           .bias = bias.defined() ? bias.data<float>() : nullptr,
-                          .out = out.data<T>()},
+                          .out = out.data<T>(),
+                          .moments = moments},
            g);
+}
+
+void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window,
+             const ChannelSums* moments, Tensor& out) {
+  if (wants_patches(x, window)) {
+    const Tensor patches = patches_of(x, out, window);
+    return forward(patches, w.view({w.size(0), patches.size(1), 1, 1}), bias, {}, moments, out);
+  }
+  const Geometry g(x, out, window);
+  if (x.dtype() == DType::bf16)
+    forward<bf16>(x, w, bias, g, moments, out);
+  else
+    forward<float>(x, w, bias, g, moments, out);
 }
 
 template <class T>
@@ -138,15 +203,15 @@ void grad_input(const Tensor& dy, const Tensor& w, const Window& window, Into in
 }  // namespace
 
 void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out) {
-  if (wants_patches(x, window)) {
-    const Tensor patches = patches_of(x, out, window);
-    return conv2d(patches, w.view({w.size(0), patches.size(1), 1, 1}), bias, {}, out);
-  }
-  const Geometry g(x, out, window);
-  if (x.dtype() == DType::bf16)
-    forward<bf16>(x, w, bias, g, out);
-  else
-    forward<float>(x, w, bias, g, out);
+  forward(x, w, bias, window, nullptr, out);
+}
+
+void conv2d_with_moments(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window,
+                         Tensor& out, ChannelMoments& moments) {
+  const std::int64_t pixels = out.size(2) * out.size(3);
+  const ChannelSums sums(slots(out.size(0), pixels), out.size(1));
+  forward(x, w, bias, window, &sums, out);
+  moments = sums.moments(out.size(0) * pixels);
 }
 
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {

@@ -9,6 +9,7 @@
 #include "kernels/cpu/amx/amx.h"
 #include "kernels/cpu/amx/packed.h"
 #include "kernels/cpu/amx/patches.h"
+#include "kernels/cpu/amx/pixel_pairs.h"
 #include "kernels/cpu/amx/weight_sums.h"
 
 namespace brigade::cpu::amx::images {
@@ -20,71 +21,88 @@ struct GradWeight {
   const Geometry& g;
   Reach reach;
   std::int64_t out_blocks, in_blocks;
-  Tensor sums;  // [units, positions, kSums]; a unit is a block of outputs by a block of inputs.
+  Tensor sums;  // [out_blocks, in_blocks, positions, kSums]
 
-  explicit GradWeight(const Geometry& geometry)
+  GradWeight(const Geometry& geometry, Reach reach_)
       : g(geometry),
-        reach(g.reach_of_outputs()),
+        reach(std::move(reach_)),
         out_blocks(blocks(g.out_channels)),
         in_blocks(blocks(g.in_channels)),
-        sums(Tensor::empty({out_blocks * in_blocks, g.positions, kSums})) {}
+        sums(Tensor::empty({out_blocks, in_blocks, g.positions, kSums})) {}
 
   // One group of images.
   struct Group {
     const Packed &dy, &x;
-    std::int64_t length;  // Of the pairs (image block, output pixel).
+    std::int64_t targets;  // Output pixels, or pairs of them, of an image.
+    std::int64_t length;   // Of the pairs (image block, target).
     bool is_first, is_last;
   };
 
   // Adds pairs [begin, end) to the sums of one unit at one kernel position.
-  void add(const Group& group, std::int64_t unit, std::int64_t position, std::int64_t begin, std::int64_t end,
-           float* sums_at) const {
+  void add(const Group& group, std::int64_t out_block, std::int64_t in_block, std::int64_t position,
+           std::int64_t begin, std::int64_t end) const {
     constexpr LeftTiles kLeft{.second = kTileValues, .row_bytes = 64, .part = kBlockValues};
+    float* at = sums_of(out_block, in_block) + position * kSums;
     if (begin == 0 && group.is_first)
       zero_sums();
     else
-      load_sums(sums_at);
+      load_sums(at);
     const std::int32_t* sources = reach.of(position);
-    std::int64_t image_block = begin / g.out_pixels, p = begin % g.out_pixels;
+    std::int64_t image_block = begin / group.targets, p = begin % group.targets;
     for (std::int64_t i = begin; i < end; ++i) {
       if (sources[p] >= 0)
-        multiply<parts, true>(group.dy.at(image_block, p, unit / in_blocks), kLeft,
-                              group.x.at(image_block, sources[p], unit % in_blocks));
-      if (++p == g.out_pixels) {
+        multiply<parts, Rows::both>(group.dy.at(image_block, p, out_block), kLeft,
+                                    group.x.at(image_block, sources[p], in_block));
+      if (++p == group.targets) {
         p = 0;
         ++image_block;
       }
     }
-    store_sums(sums_at);
+    store_sums(at);
   }
 
-  // A band of pixels stays in the second-level cache while the units pass by; it is longer where the sums, which pass
-  // by as well, are many.
+  float* sums_of(std::int64_t out_block, std::int64_t in_block) const {
+    return sums.data<float>() + (out_block * in_blocks + in_block) * g.positions * kSums;
+  }
+
+  // A band of pixels stays in the second-level cache while the blocks of weights pass by; it is longer where the
+  // sums, which pass by as well, are many.
   void run(const Group& group, float* dw) const {
-    const std::int64_t units = out_blocks * in_blocks;
     const std::int64_t cache_bytes = std::max<std::int64_t>(1 << 20, sums.bytes() / 2);
     const std::int64_t pixel_bytes = out_blocks * group.dy.block_bytes() + in_blocks * group.x.block_bytes();
     const std::int64_t band = std::max<std::int64_t>(cache_bytes / pixel_bytes, 1);
-    parallel_for(units, 1, [&](std::int64_t first, std::int64_t last) {
+    parallel_for(out_blocks * in_blocks, 1, [&](std::int64_t first, std::int64_t last) {
       const TileScope tiles;
       for (std::int64_t begin = 0; begin < group.length; begin += band)
-        for (std::int64_t unit = first; unit < last; ++unit) {
-          const std::int64_t end = std::min(begin + band, group.length);
-          float* at = sums.data<float>() + unit * g.positions * kSums;
-          for (std::int64_t k = 0; k < g.positions; ++k) add(group, unit, k, begin, end, at + k * kSums);
-          if (end == group.length && group.is_last)
-            write_weights(at, unit / in_blocks, unit % in_blocks, g, dw);
+        for (std::int64_t i = first; i < last; ++i) {
+          const std::int64_t o = i / in_blocks, c = i % in_blocks, end = std::min(begin + band, group.length);
+          for (std::int64_t k = 0; k < g.positions; ++k) add(group, o, c, k, begin, end);
+          if (end == group.length && group.is_last) write_weights(sums_of(o, c), o, c, g, dw);
         }
     });
   }
 };
+
+// At most 16 images.
+template <class T>
+void grad_weight_of_few(const Tensor& dy, const Tensor& x, const Geometry& g, Tensor& dw) {
+  const PixelPairs pairs(g);
+  const auto count = static_cast<std::int64_t>(pairs.outputs.size());
+  const Packed packed_dy = pack_pixel_pairs<Form::first_by_value>(dy.data<T>(), g.images, g.out_pixels,
+                                                                  g.out_channels, pairs.outputs);
+  const Packed packed_x = pack_pixel_pairs<Form::second_by_value>(x.data<T>(), g.images, g.in_pixels,
+                                                                  g.in_channels, pairs.inputs);
+  GradWeight<kParts<T>>(g, pairs.reach)
+      .run({packed_dy, packed_x, count, count, true, true}, dw.data<float>());
+}
 
 // Images in groups whose packed form stays in the cache shared by cores. The size of a group does not depend on the
 // number of threads: nor does the order of additions.
 template <class T>
 void grad_weight(const Tensor& dy, const Tensor& x, const Geometry& g, Tensor& dw) {
   constexpr std::int64_t kCacheBytes = 8 << 20;
-  const GradWeight<kParts<T>> work(g);
+  if (g.images <= kTileRows) return grad_weight_of_few<T>(dy, x, g, dw);
+  const GradWeight<kParts<T>> work(g, g.reach_of_outputs());
   const std::int64_t block_bytes =
       (g.out_pixels * work.out_blocks + g.in_pixels * work.in_blocks) * kParts<T> * 2 * kTileBytes;
   const std::int64_t size = std::max<std::int64_t>(kCacheBytes / block_bytes, 1) * kBlock;
@@ -94,7 +112,8 @@ void grad_weight(const Tensor& dy, const Tensor& x, const Geometry& g, Tensor& d
         dy.data<T>() + first * g.out_pixels * g.out_channels, images, g.out_pixels, g.out_channels);
     const Packed packed_x = pack_images<Form::second_by_value>(
         x.data<T>() + first * g.in_pixels * g.in_channels, images, g.in_pixels, g.in_channels);
-    work.run({packed_dy, packed_x, blocks(images) * g.out_pixels, first == 0, first + images == g.images},
+    work.run({packed_dy, packed_x, g.out_pixels, blocks(images) * g.out_pixels, first == 0,
+              first + images == g.images},
              dw.data<float>());
   }
 }

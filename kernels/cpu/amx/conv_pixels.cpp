@@ -8,7 +8,7 @@
 
 #include "core/parallel.h"
 #include "kernels/cpu/amx/amx.h"
-#include "kernels/cpu/amx/multiply.h"
+#include "kernels/cpu/amx/channel_sums.h"
 #include "kernels/cpu/amx/padded.h"
 #include "kernels/cpu/amx/patches.h"
 
@@ -21,9 +21,10 @@ struct Convolution {
   PaddedImages<T> source;
   const Packed& weights;
   std::int64_t images, target_channels;
-  const float* bias;            // [target_channels] or null.
-  T* out;                       // [images, height.target, width.target, target_channels]
-  Into into = Into::overwrite;  // What write() does to `out`.
+  const float* bias;                     // [target_channels] or null.
+  T* out;                                // [images, height.target, width.target, target_channels]
+  Into into = Into::overwrite;           // What write() does to `out`.
+  const ChannelSums* moments = nullptr;  // A slot an image, or null.
 
   std::int64_t segments_a_row() const { return source.width.target / kTileRows; }
   std::int64_t segments() const { return source.height.target * segments_a_row(); }
@@ -33,8 +34,21 @@ struct Convolution {
     return source.seen(buffer, s / segments_a_row(), s % segments_a_row() * kTileRows, 0, 0);
   }
 
-  template <bool two>
-  void sum_of_products(const bf16* first, std::int64_t second, std::int64_t channel_block) const {
+  // What the vector units do meanwhile: results of the block before, and the image that comes next.
+  struct Meanwhile {
+    ResultRows<T> results;
+    ImageCopy<T>* copy = nullptr;
+    std::int64_t pieces = 0;  // Of the copy, between two products.
+
+    void some() {
+      results.write_some();
+      if (copy != nullptr) copy->some(pieces);
+    }
+  };
+
+  template <Rows rows>
+  void sum_of_products(const bf16* first, std::int64_t second, std::int64_t channel_block,
+                       Meanwhile& meanwhile) const {
     const Line &height = source.height, &width = source.width;
     const std::int64_t depth = source.depth();
     const LeftTiles left{.second = second,
@@ -45,37 +59,54 @@ struct Convolution {
       for (std::int64_t j = 0; j < width.kernel; ++j) {
         const bf16* a = first + i * height.step * source.row_values() + j * width.step * depth;
         const bf16* b = weights.at(channel_block, i * width.kernel + j);
-        for (std::int64_t d = 0; d < depth; d += kBlock, b += weights.block_values())
-          multiply<kParts<T>, two>(a + d, left, b);
+        for (std::int64_t d = 0; d < depth; d += kBlock, b += weights.block_values()) {
+          multiply<kParts<T>, rows>(a + d, left, b);
+          meanwhile.some();
+        }
       }
   }
 
-  // Two segments at a time, of one row or of two.
-  void convolve(const bf16* buffer, T* result) const {
-    for (std::int64_t c = 0; c < weights.first_size(); ++c) {
-      const ResultBlock block(c * kBlock, target_channels, bias, into);
-      for (std::int64_t s = 0; s < segments(); s += 2) {
-        const bf16* first = first_source(buffer, s);
-        const std::int64_t rows = std::min(2 * kTileRows, (segments() - s) * kTileRows);
-        if (rows > kTileRows)
-          sum_of_products<true>(first, first_source(buffer, s + 1) - first, c);
+  // Two segments at a time, of one row or of two: what they see is near while the weights pass by.
+  void convolve(const bf16* buffer, const MomentSums& moment_sums, T* result, Meanwhile& meanwhile) const {
+    for (std::int64_t s = 0; s < segments(); s += 2) {
+      const bf16* first = first_source(buffer, s);
+      const bool two = s + 1 < segments();
+      for (std::int64_t c = 0; c < weights.first_size(); ++c) {
+        if (two)
+          sum_of_products<Rows::both>(first, first_source(buffer, s + 1) - first, c, meanwhile);
         else
-          sum_of_products<false>(first, 0, c);
-        block.write(rows, [&](std::int64_t r) {
-          return result + (s * kTileRows + r) * target_channels + c * kBlock;
-        });
+          sum_of_products<Rows::first>(first, 0, c, meanwhile);
+        meanwhile.results.take({.to = result + s * kTileRows * target_channels + c * kBlock,
+                                .half = kTileRows * target_channels,
+                                .row = target_channels,
+                                .rows = {kTileRows, two ? kTileRows : 0},
+                                .channel = c * kBlock,
+                                .moments = moment_sums});
       }
     }
   }
 
+  std::int64_t products() const {
+    return (segments() + 1) / 2 * weights.first_size() * height_by_width() * weights.last_size();
+  }
+  std::int64_t height_by_width() const { return source.height.kernel * source.width.kernel; }
+
   void run() const {
     parallel_for(images, 1, [&](std::int64_t begin, std::int64_t end) {
       const TileScope tiles;
-      const Tensor buffer = source.new_buffer();
+      Tensor now = source.new_buffer(), next = source.new_buffer();
+      ImageCopy<T>(source, begin, now.data<bf16>()).finish();
+      Meanwhile meanwhile{{target_channels, bias, into}};
       for (std::int64_t n = begin; n < end; ++n) {
-        source.copy(n, buffer.data<bf16>());
-        convolve(buffer.data<bf16>(), out + n * segments() * kTileRows * target_channels);
+        ImageCopy<T> copy(source, std::min(n + 1, end - 1), next.data<bf16>());
+        meanwhile.copy = n + 1 < end ? &copy : nullptr;
+        meanwhile.pieces = (copy.pieces() + products() - 1) / products();
+        before_tile_loads();
+        convolve(now.data<bf16>(), moments != nullptr ? moments->at(n) : MomentSums{},
+                 out + n * segments() * kTileRows * target_channels, meanwhile);
+        std::swap(now, next);
       }
+      meanwhile.results.finish();
     });
   }
 };
@@ -85,12 +116,26 @@ std::vector<bool> all_positions(const Tensor& w) {
 }
 
 template <class T>
-void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out) {
+void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window,
+             const ChannelSums* moments, Tensor& out) {
   const PaddedImages<T> source{x.data<T>(), x.size(1), forward_line(x, out, window, 0),
                                forward_line(x, out, window, 1)};
   const Packed weights = pack_weights<kParts<T>>(w, Target::outputs, all_positions(w));
   const float* shift = bias.defined() ? bias.data<float>() : nullptr;
-  Convolution<T>{source, weights, x.size(0), out.size(1), shift, out.data<T>()}.run();
+  Convolution<T>{source, weights, x.size(0), out.size(1), shift, out.data<T>(), Into::overwrite, moments}
+      .run();
+}
+
+void forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window,
+             const ChannelSums* moments, Tensor& out) {
+  if (wants_patches(x, window)) {
+    const Tensor patches = patches_of(x, out, window);
+    return forward(patches, w.view({w.size(0), patches.size(1), 1, 1}), bias, {}, moments, out);
+  }
+  if (x.dtype() == DType::bf16)
+    forward<bf16>(x, w, bias, window, moments, out);
+  else
+    forward<float>(x, w, bias, window, moments, out);
 }
 
 template <class T>
@@ -114,14 +159,14 @@ void grad_input(const Tensor& dy, const Tensor& w, const Window& window, Into in
 }  // namespace
 
 void conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window, Tensor& out) {
-  if (wants_patches(x, window)) {
-    const Tensor patches = patches_of(x, out, window);
-    return conv2d(patches, w.view({w.size(0), patches.size(1), 1, 1}), bias, {}, out);
-  }
-  if (x.dtype() == DType::bf16)
-    forward<bf16>(x, w, bias, window, out);
-  else
-    forward<float>(x, w, bias, window, out);
+  forward(x, w, bias, window, nullptr, out);
+}
+
+void conv2d_with_moments(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window,
+                         Tensor& out, ChannelMoments& moments) {
+  const ChannelSums sums(out.size(0), out.size(1));
+  forward(x, w, bias, window, &sums, out);
+  moments = sums.moments(out.numel() / out.size(1));
 }
 
 void conv2d_grad_input(const Tensor& dy, const Tensor& w, const Window& window, Tensor& dx) {

@@ -67,13 +67,15 @@ struct Geometry {
     return reach;
   }
 
+  /// Where output pixel `out` sees under kernel position k along `dim`; may lie outside.
+  std::int64_t source(int dim, std::int64_t out, std::int64_t k) const {
+    return out * window.stride[dim] - window.padding[dim] + k * window.dilation[dim];
+  }
+
  private:
   // f(k, p, q) where output pixel p meets input pixel q under kernel position k.
   template <class F>
   void for_each_pair(const F& f) const {
-    const auto source = [&](int dim, std::int64_t out, std::int64_t k) {
-      return out * window.stride[dim] - window.padding[dim] + k * window.dilation[dim];
-    };
     for (std::int64_t k = 0; k < positions; ++k)
       for (std::int64_t h = 0; h < out_size[0]; ++h) {
         const std::int64_t row = source(0, h, k / window.kernel[1]);

@@ -121,19 +121,35 @@ void write(const __m512i* rows, bf16* tiles) {
   }
 }
 
+// The 32 rows of a block and the tiles they become.
+template <int parts>
+struct RowsOfBlock {
+  __m512i of[parts][32];
+
+  template <class T>
+  void load(std::int64_t r, const T* data, std::int64_t values) {
+    __m512i row[parts];
+    load_row(data, values, row);
+    for (int p = 0; p < parts; ++p) of[p][r] = row[p];
+  }
+  void clear(std::int64_t first, std::int64_t last) {
+    for (std::int64_t r = first; r < last; ++r)
+      for (int p = 0; p < parts; ++p) of[p][r] = _mm512_setzero_si512();
+  }
+  template <Form form>
+  void write(bf16* tiles) const {
+    for (int p = 0; p < parts; ++p) amx::write<form>(of[p], tiles + p * kBlockValues);
+  }
+};
+
 }  // namespace
 
 template <Form form, int parts, class T>
 void pack(const Block<T>& block, bf16* tiles) {
-  __m512i rows[parts][32], row[parts] = {};
-  for (std::int64_t r = 0; r < 32; ++r) {
-    if (r < block.rows)
-      load_row(block.data + r * block.row_stride, block.values, row);
-    else
-      std::fill(row, row + parts, _mm512_setzero_si512());
-    for (int p = 0; p < parts; ++p) rows[p][r] = row[p];
-  }
-  for (int p = 0; p < parts; ++p) write<form>(rows[p], tiles + p * kBlockValues);
+  RowsOfBlock<parts> rows;
+  for (std::int64_t r = 0; r < block.rows; ++r) rows.load(r, block.data + r * block.row_stride, block.values);
+  rows.clear(block.rows, kBlock);
+  rows.template write<form>(tiles);
 }
 
 // Nine positions of whole rows of 32 values.
@@ -202,6 +218,32 @@ Packed pack_images(const T* x, std::int64_t images, std::int64_t pixels, std::in
   return packed;
 }
 
+template <Form form, class T>
+Packed pack_pixel_pairs(const T* x, std::int64_t images, std::int64_t pixels, std::int64_t channels,
+                        std::span<const PixelPair> pairs) {
+  const auto count = static_cast<std::int64_t>(pairs.size()), stride = pixels * channels;
+  const Packed packed(half_blocks(images), count, blocks(channels), kParts<T>);
+  parallel_for(half_blocks(images) * count, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const PixelPair& pair = pairs[static_cast<std::size_t>(i % count)];
+      const std::int64_t image = i / count * kTileRows, rows = std::min(kTileRows, images - image);
+      for (std::int64_t c = 0; c < channels; c += kBlock) {
+        RowsOfBlock<kParts<T>> block;
+        for (const std::int64_t half : {0, 1}) {
+          const std::int32_t pixel = half == 0 ? pair.first : pair.second;
+          const std::int64_t top = half * kTileRows, there = pixel >= 0 ? rows : 0;
+          const T* data = x + image * stride + pixel * channels + c;
+          for (std::int64_t r = 0; r < there; ++r)
+            block.load(top + r, data + r * stride, std::min(kBlock, channels - c));
+          block.clear(top + there, top + kTileRows);
+        }
+        block.template write<form>(packed.at(i / count, i % count, c / kBlock));
+      }
+    }
+  });
+  return packed;
+}
+
 template <int parts>
 Packed pack_weights(const Tensor& w, Target target, const std::vector<bool>& used) {
   const std::int64_t outputs = w.size(0), inputs = w.size(1), positions = w.size(2) * w.size(3);
@@ -235,5 +277,11 @@ template Packed pack_images<Form::first_by_value>(const bf16*, Size, Size, Size)
 template Packed pack_images<Form::first_by_value>(const float*, Size, Size, Size);
 template Packed pack_images<Form::second_by_value>(const bf16*, Size, Size, Size);
 template Packed pack_images<Form::second_by_value>(const float*, Size, Size, Size);
+
+using Pairs = std::span<const PixelPair>;
+template Packed pack_pixel_pairs<Form::first_by_value>(const bf16*, Size, Size, Size, Pairs);
+template Packed pack_pixel_pairs<Form::first_by_value>(const float*, Size, Size, Size, Pairs);
+template Packed pack_pixel_pairs<Form::second_by_value>(const bf16*, Size, Size, Size, Pairs);
+template Packed pack_pixel_pairs<Form::second_by_value>(const float*, Size, Size, Size, Pairs);
 
 }  // namespace brigade::cpu::amx

@@ -2,12 +2,15 @@
 // kernels/cpu/amx/packed.h - a whole operand in tiles. Read before: pack.h.
 #pragma once
 
+#include <span>
+
 #include "core/tensor.h"
 #include "kernels/cpu/amx/pack.h"
 
 namespace brigade::cpu::amx {
 
 inline std::int64_t blocks(std::int64_t count) { return (count + kBlock - 1) / kBlock; }
+inline std::int64_t half_blocks(std::int64_t count) { return (count + kTileRows - 1) / kTileRows; }
 
 /// Blocks of two tiles, in `parts`, at three indices, the last one fastest.
 class Packed {
@@ -37,11 +40,22 @@ class Packed {
 template <Form form, class T>
 Packed pack_images(const T* x, std::int64_t images, std::int64_t pixels, std::int64_t channels);
 
+/// Two pixels; -1 for one outside the image, whose values are zeros.
+struct PixelPair {
+  std::int32_t first, second;
+};
+
+/// The same of few images: blocks of 16 images, once at either pixel of a pair, by 32 channels at [block of 16
+/// images][pair][channel block].
+template <Form form, class T>
+Packed pack_pixel_pairs(const T* x, std::int64_t images, std::int64_t pixels, std::int64_t channels,
+                        std::span<const PixelPair> pairs);
+
 /// Whose channels are the columns of the product; the other side's are its depth.
 enum class Target { outputs, inputs };
 
-/// w [O, I, kH, kW] f32, contiguous -> blocks at [target channel block][kernel position][depth block]. Kernel positions
-/// that are not `used` are left out; one entry a position.
+/// w [O, I, kH, kW] f32, contiguous -> blocks at [target channel block][kernel position][depth block]. Kernel
+/// positions that are not `used` are left out; one entry a position.
 template <int parts>
 Packed pack_weights(const Tensor& w, Target target, const std::vector<bool>& used);
 

@@ -26,4 +26,8 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 };
 
+/// Between writing to memory and loading tiles from it in one function: g++ 12 does not know what a tile load reads,
+/// and might write later.
+inline void before_tile_loads() { asm volatile("" ::: "memory"); }
+
 }  // namespace brigade::cpu::amx

@@ -11,22 +11,6 @@
 
 namespace brigade::cpu::amx {
 
-inline constexpr std::int64_t kTileSums = kTileRows * kTileRows, kSums = 4 * kTileSums;
-
-inline void load_sums(const float* sums) {
-  _tile_loadd(0, sums, 64);
-  _tile_loadd(1, sums + kTileSums, 64);
-  _tile_loadd(2, sums + 2 * kTileSums, 64);
-  _tile_loadd(3, sums + 3 * kTileSums, 64);
-}
-
-inline void store_sums(float* sums) {
-  _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + kTileSums, 64);
-  _tile_stored(2, sums + 2 * kTileSums, 64);
-  _tile_stored(3, sums + 3 * kTileSums, 64);
-}
-
 /// sums [positions, kSums] of one block of outputs and inputs -> dw [O, I, positions].
 inline void write_weights(const float* sums, std::int64_t out_block, std::int64_t in_block, const Geometry& g,
                           float* dw) {
