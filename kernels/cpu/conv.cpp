@@ -56,7 +56,9 @@ void conv2d_with_moments(const Tensor& x, const Tensor& w, const Tensor& bias, c
                          Tensor& out, ChannelMoments& moments) {
   if (x.dtype() == out.dtype() && computed_in(x.dtype()) == x.dtype() && out.numel() > 0 && is_dense(out)) {
     const Tensor input = as_dense_as(x, out);
-    const ConvAlgorithm& algorithm = choose_conv({ConvPass::forward, input, out, window});
+    ConvProblem problem(ConvPass::forward, input, out, window);
+    problem.takes_moments = true;
+    const ConvAlgorithm& algorithm = choose_conv(problem);
     if (algorithm.forward_with_moments != nullptr)
       return algorithm.forward_with_moments(input, w, bias, window, out, moments);
   }

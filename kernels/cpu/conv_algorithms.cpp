@@ -140,11 +140,11 @@ std::string_view by_rule(const ConvProblem& p) {
   return fits_onednn(p) ? "onednn" : "im2col";
 }
 
-// The table and the rules go by times without adding. Where tiles are a few percent slower than `fastest`, which cannot
-// add, they are faster than it and an addition.
-const ConvAlgorithm& one_that_adds(const ConvProblem& p, const ConvAlgorithm& fastest) {
-  const bool wide = p.in_channels >= 32 && p.out_channels >= 32;
-  if (!wide || p.is_strided() || !fits_amx(p)) return fastest;
+// The table and the rules go by times without adding and without moments. Where tiles are a few percent slower than
+// `fastest`, which cannot do that, they are faster than it and another pass over memory.
+const ConvAlgorithm& one_that_does_both(const ConvProblem& p, const ConvAlgorithm& fastest) {
+  const bool wide = p.in_channels >= 32 && p.out_channels >= 32 && p.window.kernel[0] > 1;
+  if (!wide || (p.adds && p.is_strided()) || !fits_amx(p)) return fastest;
   if (fits_amx_pixels(p)) return find("amx_pixels");
   return p.images >= 16 && p.out_pixels() <= 64 ? find("amx_images") : fastest;
 }
@@ -183,7 +183,9 @@ const ConvAlgorithm& choose_conv(const ConvProblem& problem) {
   if (forced != nullptr && forced->fits(problem)) return *forced;
   const ConvChoice* choice = measured(problem);
   const ConvAlgorithm& fastest = find(choice != nullptr ? choice->algorithm : by_rule(problem));
-  return problem.adds && fastest.add_grad_input == nullptr ? one_that_adds(problem, fastest) : fastest;
+  const bool cannot = (problem.adds && fastest.add_grad_input == nullptr) ||
+                      (problem.takes_moments && fastest.forward_with_moments == nullptr);
+  return cannot ? one_that_does_both(problem, fastest) : fastest;
 }
 
 ConvAlgorithmScope::ConvAlgorithmScope(std::string_view name) : outer_(std::exchange(forced, &find(name))) {}

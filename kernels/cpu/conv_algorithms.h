@@ -23,7 +23,8 @@ struct ConvProblem {
   std::int64_t in_size[2], out_size[2];
   Window window;
   bool channels_last;
-  bool adds = false;  ///< grad_input: to what dx holds.
+  bool adds = false;           ///< grad_input: to what dx holds.
+  bool takes_moments = false;  ///< forward: of its result.
 
   ConvProblem(ConvPass pass, const Tensor& x, const Tensor& y, const Window& window);
   std::int64_t out_pixels() const { return out_size[0] * out_size[1]; }

@@ -293,20 +293,24 @@ TEST_CASE("the choice takes only what fits, for every shape, dtype and format", 
           const ConvProblem problem(pass, x, y, k.window);
           CAPTURE(k.name, name(dtype), name(pass), cpu::choose_conv(problem).name);
           CHECK(cpu::choose_conv(problem).fits(problem));
-          if (pass != ConvPass::grad_input) continue;
-          ConvProblem adding = problem;
-          adding.adds = true;
-          CHECK(cpu::choose_conv(adding).fits(adding));
+          ConvProblem more = problem;
+          more.adds = pass == ConvPass::grad_input;
+          more.takes_moments = pass == ConvPass::forward;
+          CHECK(cpu::choose_conv(more).fits(more));
         }
 }
 
-TEST_CASE("where a gradient is added to, the choice prefers tiles that add by themselves",
-          "[kernels][conv][amx]") {
+TEST_CASE(
+    "where a gradient is added to or moments are taken, the choice prefers tiles that do it by themselves",
+    "[kernels][conv][amx]") {
   if (!cpu::amx::available()) SUCCEED("skipped: this processor has no AMX");
   const Tensor x = Tensor::empty({64, 64, 32, 32}, DType::bf16, {}, MemoryFormat::channels_last);
   ConvProblem problem(ConvPass::grad_input, x, x, k3x3);
   problem.adds = true;
   if (cpu::amx::available()) CHECK(cpu::choose_conv(problem).name == "amx_pixels");
+  ConvProblem forward(ConvPass::forward, x, x, k3x3);
+  forward.takes_moments = true;
+  if (cpu::amx::available()) CHECK(cpu::choose_conv(forward).name == "amx_pixels");
 }
 
 TEST_CASE("measured choices name algorithms that fit their shapes", "[kernels][conv]") {
