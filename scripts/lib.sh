@@ -23,6 +23,26 @@ ORACLE_PACKAGES=(python3-numpy python3-torch python3-torchvision chromium fonts-
 
 installed() { [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null) == ii* ]]; }
 
+# Of the array `arguments`, what the user wrote for a program:
+# given FLAG…: whether the user gave one of these, as "--flag value" or "--flag=value".
+given() {
+  local flag argument
+  for flag in "$@"; do
+    for argument in "${arguments[@]}"; do
+      [[ $argument == "$flag" || $argument == "$flag"=* ]] && return 0
+    done
+  done
+  return 1
+}
+
+# add_defaults FLAG[=VALUE]…: those that the user did not give.
+add_defaults() {
+  local default
+  for default in "$@"; do
+    given "${default%%=*}" || arguments=("$default" "${arguments[@]}")
+  done
+}
+
 # install_packages [--with-oracles]: installs what is missing. Calls apt only if something is, so that a machine that
 # has everything needs neither root nor a network. BRIGADE_SKIP_INSTALL=1 trusts the user instead.
 install_packages() {

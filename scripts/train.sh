@@ -10,17 +10,6 @@ LENGTH=(--epochs=1 --limit-train=8192)
 # Left out one by one, where the user gives the same flag.
 DEFAULTS=(--limit-test=2000 --batch-size=16 --lr=0.02 "--out=$ROOT/runs/resnet18-$(date +%Y%m%d-%H%M%S)")
 
-# given FLAG…: whether the user gave one of these, as "--flag value" or "--flag=value".
-given() {
-  local flag argument
-  for flag in "$@"; do
-    for argument in "${arguments[@]}"; do
-      [[ $argument == "$flag" || $argument == "$flag"=* ]] && return 0
-    done
-  done
-  return 1
-}
-
 ranks=4
 arguments=()
 while [[ $# -gt 0 ]]; do
@@ -43,7 +32,5 @@ if [[ -z ${BRIGADE_DATA:-} ]] && ! given --data --synthetic --cifar100; then
 fi
 
 given --epochs --steps --limit-train || arguments=("${LENGTH[@]}" "${arguments[@]}")
-for default in "${DEFAULTS[@]}"; do
-  given "${default%%=*}" || arguments=("$default" "${arguments[@]}")
-done
+add_defaults "${DEFAULTS[@]}"
 MPI_RUN_SHOW=1 mpi_run "$ranks" "$BUILD/bin/train_resnet18" "${arguments[@]}"
