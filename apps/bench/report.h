@@ -30,6 +30,10 @@ class Report {
   /// Under mpirun one rank speaks; the others' reports are silent. Initially on.
   void speak(bool on) { speaks_ = on; }
 
+  std::string machine() const { return json_.at("machine"); }
+  std::string date() const { return json_.at("date"); }
+  std::string command() const { return json_.at("command"); }
+
   /// Prints machine, date and command, and starts to watch the load. Throws Error if the file of --json cannot be
   /// written: before the hours, not after.
   void start();
