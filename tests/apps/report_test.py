@@ -39,7 +39,7 @@ class Program(ProgramTest):
             file.write("{}}\n")
         run = self.report(self.folder / "run")
         self.assertEqual(run.code, 1, run)
-        self.assertRegex(run.err, r"^error: report: .*metrics\.jsonl:9: must be a JSON object; got \"\{\}\}\"\n$")
+        self.assertRegex(run.err, r"^error: report: .*metrics\.jsonl:5: must be a JSON object; got \"\{\}\}\"\n$")
 
     def test_a_page_of_a_real_run_agrees_with_its_metrics(self):
         run = self.train("--steps=12", ranks=2)

@@ -92,22 +92,33 @@ struct Convolution {
   std::int64_t height_by_width() const { return source.height.kernel * source.width.kernel; }
 
   void run() const {
-    parallel_for(images, 1, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t threads = std::min<std::int64_t>(num_threads(), images);
+    // Two buffers a thread, all at once: what a step needs at its peak must not depend on when threads start.
+    const std::int64_t values = source.buffer_values();
+    const Tensor buffers = Tensor::empty({threads, 2, values}, DType::bf16);
+    parallel_for(threads, 1, [&](std::int64_t first, std::int64_t last) {
       const TileScope tiles;
-      Tensor now = source.new_buffer(), next = source.new_buffer();
-      ImageCopy<T>(source, begin, now.data<bf16>()).finish();
-      Meanwhile meanwhile{{target_channels, bias, into}};
-      for (std::int64_t n = begin; n < end; ++n) {
-        ImageCopy<T> copy(source, std::min(n + 1, end - 1), next.data<bf16>());
-        meanwhile.copy = n + 1 < end ? &copy : nullptr;
-        meanwhile.pieces = (copy.pieces() + products() - 1) / products();
-        before_tile_loads();
-        convolve(now.data<bf16>(), moments != nullptr ? moments->at(n) : MomentSums{},
-                 out + n * segments() * kTileRows * target_channels, meanwhile);
-        std::swap(now, next);
+      for (std::int64_t t = first; t < last; ++t) {
+        bf16* const now = buffers.data<bf16>() + t * 2 * values;
+        std::fill_n(now, 2 * values, bf16());
+        run(images * t / threads, images * (t + 1) / threads, now, now + values);
       }
-      meanwhile.results.finish();
     });
+  }
+
+  void run(std::int64_t begin, std::int64_t end, bf16* now, bf16* next) const {
+    ImageCopy<T>(source, begin, now).finish();
+    Meanwhile meanwhile{{target_channels, bias, into}};
+    for (std::int64_t n = begin; n < end; ++n) {
+      ImageCopy<T> copy(source, std::min(n + 1, end - 1), next);
+      meanwhile.copy = n + 1 < end ? &copy : nullptr;
+      meanwhile.pieces = (copy.pieces() + products() - 1) / products();
+      before_tile_loads();
+      convolve(now, moments != nullptr ? moments->at(n) : MomentSums{},
+               out + n * segments() * kTileRows * target_channels, meanwhile);
+      std::swap(now, next);
+    }
+    meanwhile.results.finish();
   }
 };
 

@@ -42,7 +42,8 @@ struct PaddedImages {
   std::int64_t row_values() const { return width.padded() * depth(); }
   std::int64_t part_values() const { return height.padded() * row_values(); }
 
-  Tensor new_buffer() const { return Tensor::zeros({kParts<T> * part_values()}, DType::bf16); }
+  /// Values of a buffer, which starts as zeros.
+  std::int64_t buffer_values() const { return kParts<T> * part_values(); }
 
   /// What target pixel (h, w) sees under kernel position (i, j).
   const bf16* seen(const bf16* buffer, std::int64_t h, std::int64_t w, std::int64_t i, std::int64_t j) const {
