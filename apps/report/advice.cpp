@@ -14,7 +14,7 @@
 namespace brigade::report {
 namespace {
 
-// Under this share of a step nobody would notice what is exposed: steps vary by more.
+// See is_noticeable().
 constexpr double kNoticeable = 0.01;
 
 std::string percent(double share) {
@@ -71,6 +71,16 @@ std::optional<SmallerLast> smaller_last(const RunSummary& run) {
   return best;
 }
 
+std::string about_waiting(const RunSummary& run) {
+  std::string out =
+      fmt::format("A step stands still for {}, of which communication is {}: the rest is waiting for ",
+                  ms_text(run.waited_ms), ms_text(run.exposed_ms));
+  constexpr double kMostly = 0.5;
+  if (run.straggler < 0 || run.straggler_share < kMostly) return out + "other ranks, not always the same.";
+  return out + fmt::format("others, and rank {} is last in {} of the steps, by {}.", run.straggler,
+                           percent(run.straggler_share), ms_text(run.straggler_ms));
+}
+
 std::string about_bucket(const RunSummary& run, const BucketSummary& worst, double share_of_step) {
   std::string out = named(worst);
   out[0] = 'B';
@@ -91,6 +101,8 @@ std::string ms_text(double ms) {
   const double size = std::abs(ms);
   return fmt::format("{:.{}f} ms", ms, size >= 100 ? 0 : size >= 1 ? 1 : 2);
 }
+
+bool is_noticeable(const RunSummary& run) { return run.exposed_ms >= kNoticeable * run.step_ms.p50; }
 
 std::string bytes_text(double bytes) {
   if (bytes >= 1024 * 1024) return fmt::format("{:.1f} MiB", bytes / (1024 * 1024));
@@ -136,8 +148,12 @@ std::string advice(const RunSummary& run) {
   if (!run.has_communication || run.comm_ms <= 0)
     return fmt::format("A step takes {}; no communication was recorded.", step);
 
+  // Standing still without communication: the others have not got their gradients yet.
+  const double idle = run.waited_ms - run.exposed_ms;
+  if (idle > run.exposed_ms && idle > kNoticeable * run.step_ms.p50) return about_waiting(run);
+
   const double share = run.step_ms.p50 > 0 ? run.exposed_ms / run.step_ms.p50 : 0;
-  if (share < kNoticeable)
+  if (!is_noticeable(run))
     return fmt::format(
         "Communication is hidden: {} of {} run behind backward, and the {} that are left are {} of a step.",
         ms_text(run.hidden_ms), ms_text(run.comm_ms), ms_text(run.exposed_ms), percent(share));

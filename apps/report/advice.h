@@ -11,9 +11,13 @@
 namespace brigade::report {
 
 /// One sentence that names what costs most and what would help, with figures of this run; what is estimated is called
-/// "about". In this order of precedence: nothing is known, one rank, communication is hidden, a rank is late,
-/// nothing runs behind backward, the wire is slower than the processors, one bucket sticks out.
+/// "about". In this order of precedence: nothing is known; one rank; the wire is idle while a late rank is waited for;
+/// communication is hidden; a rank is late; nothing runs behind backward; the wire is slower than the processors; one
+/// bucket sticks out.
 std::string advice(const RunSummary& run);
+
+/// Whether what is exposed is at least 1 % of a step: less nobody would notice, steps vary by more.
+bool is_noticeable(const RunSummary& run);
 
 /// A strategy of a comparison.
 struct NamedRun {

@@ -19,14 +19,14 @@ constexpr const char* kStyle = R"(<style>
 text { font: 13px system-ui, sans-serif; fill: #24292f; font-variant-numeric: tabular-nums }
 .title { font-weight: 600; font-size: 15px } .soft { fill: #6b7280 } .in { fill: #fff; font-size: 11px }
 .line { stroke: #d8dce2 } .page { fill: #fff }
-.forward { fill: #cfd5dd } .backward { fill: #aab3bf } .optimizer { fill: #7d8794 } .data, .other { fill: #e6e9ee }
-.b0 { fill: #4477aa } .b1 { fill: #228833 } .b2 { fill: #aa3377 } .b3 { fill: #2f8fb0 } .b4 { fill: #8a7d1c }
+.forward { fill: #d5dbe3 } .backward { fill: #aeb8c4 } .optimizer { fill: #7e8996 } .data, .other { fill: #eceff3 }
+.b0 { fill: #4477aa } .b1 { fill: #228833 } .b2 { fill: #aa3377 } .b3 { fill: #2c86a6 } .b4 { fill: #887a17 }
 .exposed { fill: none; stroke: #d0304a; stroke-width: 2 } .bar { fill: #4477aa }
 .mark { stroke: #24292f; stroke-dasharray: 3 3 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6e8eb } .soft { fill: #9aa3ae } .line { stroke: #343a42 } .page { fill: #15181c }
 .mark { stroke: #e6e8eb }
-.forward { fill: #3c444e } .backward { fill: #59636f } .optimizer { fill: #7f8a97 } .data, .other { fill: #2a3038 }
+.forward { fill: #39414a } .backward { fill: #58636f } .optimizer { fill: #8792a0 } .data, .other { fill: #262c33 }
 .exposed { stroke: #ff7a8a } }
 </style>)";
 

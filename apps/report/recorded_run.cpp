@@ -37,9 +37,10 @@ void add_step(const Members& m, RecordedRun& run) {
   s.comm_ms = m.number("comm_ms", kNone);
   s.hidden_ms = m.number("hidden_ms", kNone);
   s.exposed_ms = m.number("exposed_ms", s.comm_ms - s.hidden_ms);
+  s.waited_ms = m.number("waited_ms", kNone);
   s.bus_gb_s = m.number("bus_gb_s", kNone);
-  // -1 stands for "nobody", so this one may be negative.
-  s.straggler = static_cast<std::int64_t>(m.number("straggler", -1));
+  // -1 stands for "nobody knows", as null does.
+  if (m.number("straggler", -1) >= 0) s.straggler = m.whole("straggler");
   s.straggler_ms = m.number("straggler_ms", kNone);
   run.steps.push_back(s);
 }

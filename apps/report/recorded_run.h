@@ -22,6 +22,7 @@ struct StepLine {
   std::int64_t step = 0, epoch = 0, plan_epoch = 0;
   double loss = 0, lr = 0, step_ms = 0, images_per_s = 0;
   double comm_ms = 0, hidden_ms = 0, exposed_ms = 0;
+  double waited_ms = 0;  ///< Computation stood still for gradients: exposed, or late ranks.
   double bus_gb_s = 0;
   std::int64_t straggler = -1;  ///< The rank that was last; -1: unknown.
   double straggler_ms = 0;      ///< By how much.

@@ -141,6 +141,8 @@ Json summary_json(const RecordedRun& run, const RunSummary& s) {
   const bool talks = s.has_communication && s.ranks > 1;
   add(talks, "Communication", s.comm_ms, "ms");
   add(talks, "Exposed", s.exposed_ms, "ms");
+  if (talks && is_noticeable(s)) out.back()["stress"] = true;
+  add(talks && s.waited_ms > 0, "Standing still", s.waited_ms, "ms");
   add(talks && s.comm_ms > 0, "Hidden", s.overlap_pct, "%");
   add(talks && s.has_bus, "Bus bandwidth", s.bus_gb_s, "GB/s");
   if (!run.evaluations.empty())
@@ -167,6 +169,7 @@ Json facts_json(const RecordedRun& run) {
   add("Ranks", facts, "ranks");
   add("Threads a rank", facts, "threads");
   add("Backend", facts, "backend");
+  add("Launched by", facts, "launcher");
   add("Modelled network", run.config, "net");
   add("Synchronisation", run.config, "sync");
   if (!run.plan_rule.empty()) out.push_back({{"label", "Bucket plan"}, {"value", run.plan_rule}});

@@ -28,18 +28,39 @@ double median_ms(const std::vector<const BucketLine*>& lines, double BucketLine:
   return median(out);
 }
 
-// Who was last most often, in which share of the steps, and by how much then.
+// Who was last most often, in which share of all, and by how much then (median). `lags` by rank.
+struct Last {
+  int rank = -1;
+  double share = 0, lag_ms = 0;
+};
+Last last_of(const std::map<int, std::vector<double>>& lags, std::size_t all) {
+  const auto most = std::max_element(lags.begin(), lags.end(), [](const auto& x, const auto& y) {
+    return x.second.size() < y.second.size();
+  });
+  if (most == lags.end()) return {};
+  return {most->first, static_cast<double>(most->second.size()) / static_cast<double>(all),
+          median(most->second)};
+}
+
 void add_last_rank(const std::vector<const BucketLine*>& lines, BucketSummary& b) {
   std::map<int, std::vector<double>> lags;
   for (const BucketLine* line : lines)
     if (line->last_rank >= 0) lags[line->last_rank].push_back(1e-3 * line->lag_us);
-  const auto most = std::max_element(lags.begin(), lags.end(), [](const auto& x, const auto& y) {
-    return x.second.size() < y.second.size();
-  });
-  if (most == lags.end()) return;
-  b.last_rank = most->first;
-  b.last_share = static_cast<double>(most->second.size()) / static_cast<double>(lines.size());
-  b.lag_ms = median(most->second);
+  const Last last = last_of(lags, lines.size());
+  b.last_rank = last.rank;
+  b.last_share = last.share;
+  b.lag_ms = last.lag_ms;
+}
+
+void add_straggler(const std::vector<StepLine>& steps, RunSummary& s) {
+  std::map<int, std::vector<double>> lags;
+  for (std::size_t i = s.warm_up; i < steps.size(); ++i)
+    if (steps[i].straggler >= 0 && std::isfinite(steps[i].straggler_ms))
+      lags[static_cast<int>(steps[i].straggler)].push_back(steps[i].straggler_ms);
+  const Last last = last_of(lags, steps.size() - s.warm_up);
+  s.straggler = last.rank;
+  s.straggler_share = last.share;
+  s.straggler_ms = last.lag_ms;
 }
 
 std::vector<BucketSummary> summarize_buckets(const RecordedRun& run, std::int64_t first_counted) {
@@ -113,11 +134,13 @@ RunSummary summarize(const RecordedRun& run) {
   const std::string where = (run.directory / "config.json").string();
   const Members flags(run.config, where);
   s.sync = flags.text("sync");
-  if (const auto facts = run.config.find("run"); facts != run.config.end() && facts->is_object())
-    s.ranks = Members(*facts, where + ": run").whole("ranks", 1);
+  const auto found = run.config.find("run");
+  const nlohmann::json none = nlohmann::json::object();
+  const Members facts(found != run.config.end() && found->is_object() ? *found : none, where + ": run");
+  s.ranks = facts.whole("ranks", 1);
 
   s.steps = run.steps.size();
-  s.warm_up = warm_up_steps(s.steps);
+  s.warm_up = std::min(s.steps, static_cast<std::size_t>(facts.whole("warm_up", warm_up_steps(s.steps))));
   s.step_ms_values = values_of(run.steps, s.warm_up, &StepLine::step_ms);
   s.step_ms = quantiles(s.step_ms_values);
   const std::vector<double> rate = values_of(run.steps, s.warm_up, &StepLine::images_per_s);
@@ -130,8 +153,10 @@ RunSummary summarize(const RecordedRun& run) {
   s.images_per_s = median(rate);
   s.comm_ms = median(comm);
   s.hidden_ms = median(hidden);
-  s.exposed_ms = median(values_of(run.steps, s.warm_up, &StepLine::exposed_ms));
+  s.exposed_ms = s.comm_ms - s.hidden_ms;
   s.bus_gb_s = median(bus);
+  s.waited_ms = median(values_of(run.steps, s.warm_up, &StepLine::waited_ms));
+  add_straggler(run.steps, s);
   double all = 0, behind = 0;
   for (const double ms : comm) all += ms;
   for (const double ms : hidden) behind += ms;

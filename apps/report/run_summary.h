@@ -39,16 +39,22 @@ struct RunSummary {
   std::string sync;
   std::size_t steps = 0, warm_up = 0;  ///< The first `warm_up` steps are in no figure below.
   Quantiles step_ms;
-  double images_per_s = 0;                                            ///< Median.
-  double comm_ms = 0, hidden_ms = 0, exposed_ms = 0;                  ///< Medians; see has_communication.
+  double images_per_s = 0;  ///< Median.
+  /// Medians; exposed is what hidden leaves of communication, so that the three add up. See has_communication.
+  double comm_ms = 0, hidden_ms = 0, exposed_ms = 0;
   double overlap_pct = 0;                                             ///< Hidden share of all communication.
   double bus_gb_s = 0;                                                ///< Median.
   bool has_rate = false, has_communication = false, has_bus = false;  ///< Whether the files say so.
-  std::vector<double> step_ms_values;                                 ///< Without the warm-up.
+  double waited_ms = 0;                ///< Median; computation stood still for so long. Zero if unknown.
+  int straggler = -1;                  ///< The rank that was last most often; -1: unknown.
+  double straggler_share = 0;          ///< In which share of the steps …
+  double straggler_ms = 0;             ///< … and by how much then (median).
+  std::vector<double> step_ms_values;  ///< Without the warm-up.
   std::vector<BucketSummary> buckets;
 };
 
-/// The first steps allocate, and fill caches: a tenth of the steps, at most five.
+/// The first steps allocate, and fill caches: a tenth of the steps, at most five. config.json may say another number,
+/// as "warm_up" of "run", where they were left out already.
 std::size_t warm_up_steps(std::size_t steps);
 
 RunSummary summarize(const RecordedRun& run);

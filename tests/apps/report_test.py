@@ -96,6 +96,7 @@ class Page(ProgramTest):
         self.assertIn(f"Step{times[round(0.5 * (len(times) - 1))]:.0f}ms", self.text("#figures"))
         self.assertEqual(self.browser.run("document.querySelectorAll('#bucket-table tbody tr').length"), 6)
         self.assertEqual(self.browser.run("document.querySelectorAll('#steps figure svg').length"), 6)
+        self.assertIn("the plan of the first steps, kept", self.text("#steps .changes"))
         # The spans of 4 ranks are in the canvas, and it is painted: more than paper and ink.
         self.assertEqual(int(self.browser.run("document.getElementById('timeline').dataset.spans")),
                          4 * (1 + 2 * len(sample_runs.LAYERS) + 2 + 1 + 6))
@@ -193,7 +194,7 @@ class Page(ProgramTest):
         with open(self.folder / "run" / "metrics.jsonl", "a", encoding="utf-8") as file:
             file.write('{"step": 31, "lo')
         self.looks(self.page(self.folder / "run", name="killed"), "killed")
-        self.assertRegex(self.text("#notes"), r"metrics\.jsonl:36 ends in the middle.*no trace\.json\.gz")
+        self.assertRegex(self.text("#notes"), r"metrics\.jsonl:37 ends in the middle.*no trace\.json\.gz")
         self.assertRegex(self.text("#step"), r"no timeline")
         for name in ("metrics.jsonl", "buckets.csv", "bucket_plan.json"):
             (self.folder / "run" / name).unlink()

@@ -105,6 +105,9 @@ def write_run(folder, ranks=4, steps=300, sync="bucketed", buckets=6, layers=Non
             "t_s": round(sum(times) / 1000, 3), "plan_epoch": 0, "waited_ms": 0,
             "bus_gb_s": round(2 * (ranks - 1) / ranks * sum(sizes) / comm / 1000, 4),
             "straggler": last, "straggler_ms": 0.2})
+        if step == 8:
+            metrics.append({"event": "plan", "step": 8, "plan_epoch": 0, "buckets": len(plan),
+                            "text": "plan auto: the plan of the first steps, kept"})
         if step * 5 % steps == 0:
             done = step / steps
             metrics.append({"event": "evaluation", "step": step, "epoch": round(done * 5) - 1,

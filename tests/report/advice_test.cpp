@@ -101,6 +101,23 @@ TEST_CASE("advice blames a rank that is late, not the wire", "[report][advice][s
   CHECK_THAT(advice(s), ContainsSubstring("Bucket 2"));
 }
 
+TEST_CASE("advice tells waiting for a rank from communication, where the wire is idle meanwhile",
+          "[report][advice][straggler]") {
+  RunSummary s = run();
+  s.exposed_ms = 2;
+  s.waited_ms = 10;
+  CHECK(advice(s) ==
+        "A step stands still for 10.0 ms, of which communication is 2.0 ms: the rest is waiting for other "
+        "ranks, not always the same.");
+  s.straggler = 3;
+  s.straggler_share = 0.75;
+  s.straggler_ms = 9;
+  CHECK_THAT(advice(s),
+             ContainsSubstring("waiting for others, and rank 3 is last in 75 % of the steps, by 9.0 ms."));
+  s.waited_ms = 2.5;
+  CHECK_THAT(advice(s), !ContainsSubstring("stands still"));
+}
+
 TEST_CASE("advice tells a strategy that hides nothing from one that cannot", "[report][advice]") {
   RunSummary s = run();
   s.sync = "flat";

@@ -38,6 +38,9 @@ TEST_CASE("a summary has the medians of steps and of the buckets of the last pla
   CHECK(s.images_per_s == 640);
   CHECK(s.exposed_ms == 20);
   CHECK_THAT(s.overlap_pct, Catch::Matchers::WithinRel(100 * 15.0 / 35, 1e-12));
+  CHECK(s.straggler == 1);
+  CHECK(s.straggler_share == 1);
+  CHECK(s.straggler_ms == 0.1);
   REQUIRE(s.buckets.size() == 3);
   CHECK(s.buckets[2].label == "conv2 … conv1");
   CHECK(s.buckets[2].latency.p50 == 20);
@@ -51,6 +54,9 @@ TEST_CASE("the first steps are in no figure", "[report][summary]") {
   CHECK(report::warm_up_steps(20) == 2);
   CHECK(report::warm_up_steps(1000) == 5);
   SampleRun files;
+  files.config = test::replaced(files.config, "\"steps\": 20", "\"steps\": 20, \"warm_up\": 0");
+  CHECK(summary_of(files).step_ms_values.size() == 20);
+  files = {};
   files.metrics = test::replaced(files.metrics, "\"step_ms\": 100.0", "\"step_ms\": 9000.0");
   CHECK(summary_of(files).step_ms.p99 == 100);
 }

@@ -106,12 +106,13 @@ function card(title, rows) {
     el("tr", {}, el("th", {}, name), el("td", {}, value))))));
 }
 
-// Total length of intervals [begin, end], overlaps counted once.
-function unionLength(intervals) {
-  let total = 0, until = -Infinity;
+// Intervals [begin, end] in order, those that touch or are less than `gap` apart made one.
+function mergeIntervals(intervals, gap = 0) {
+  const out = [];
   for (const [begin, end] of [...intervals].sort((a, b) => a[0] - b[0])) {
-    total += Math.max(0, end - Math.max(begin, until));
-    until = Math.max(until, end);
+    const last = out[out.length - 1];
+    if (last && begin <= last[1] + gap) last[1] = Math.max(last[1], end);
+    else out.push([begin, end]);
   }
-  return total;
+  return out;
 }

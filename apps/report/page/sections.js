@@ -14,8 +14,8 @@ function fillHeader() {
   document.getElementById("advice").textContent = data.advice.replace(/(\d) (ms|%|MiB|KiB|bytes)/g, "$1\u00a0$2");
   if (data.of) document.getElementById("figures").before(el("p", {class: "soft of"},
       `Figures of ${data.of}, the fastest`));
-  document.getElementById("figures").append(...data.summary.map(({label, value, unit}) =>
-    el("div", {class: label === "Exposed" && value > 0 ? "exposed" : null}, el("dt", {}, label),
+  document.getElementById("figures").append(...data.summary.map(({label, value, unit, stress}) =>
+    el("div", {class: stress ? "exposed" : null}, el("dt", {}, label),
       el("dd", {}, number(value), el("span", {class: "unit"}, unit)))));
   document.getElementById("facts").append(...data.facts.map(({label, value}) =>
     el("div", {class: label === "Command" ? "row" : value.length > 24 ? "wide" : null}, el("dt", {}, label),
@@ -53,7 +53,7 @@ function stepsSection() {
   const s = data.steps;
   if (!s.step.length) return null;
   const has = (name) => s[name].some((v) => known(v)), some = (name) => s[name].some((v) => known(v) && v !== 0);
-  const marks = data.plan_changes.map((change) => ({x: change.step, text: change.text || `plan ${change.plan_epoch}`}));
+  const marks = data.plan_changes.map((change) => ({x: change.step, text: "new plan"}));
   const charts = [lineChart({title: "Step time", unit: "ms", x: s.step, clip: true, zero: true, marks,
     series: [{name: "step", values: s.step_ms, colour: "accent"}]})];
   if (data.step_ms.values.length)
@@ -82,7 +82,15 @@ function stepsSection() {
   const count = s.step[s.step.length - 1].toLocaleString("en");
   return section("steps", "All steps" + ofRun,
     explain(`${count} steps.${warm}${thin} p95: 95 % of the steps are faster.`),
-    el("div", {class: "grid"}, ...charts));
+    el("div", {class: "grid"}, ...charts), changesList());
+}
+
+// What the planner did in the course of the run, in its own words.
+function changesList() {
+  if (!data.plan_changes.length) return null;
+  const words = (change) => change.text || `Plan ${change.plan_epoch} from step ${change.step} on`;
+  return el("div", {class: "changes"}, el("h3", {}, "Changes of the bucket plan"),
+    el("ul", {}, ...data.plan_changes.map((change) => el("li", {}, words(change)))));
 }
 
 // Ready, wire and exposed on one scale for all rows.
@@ -124,6 +132,8 @@ function bucketTable(buckets) {
   const worst = Math.max(...buckets.map((b) => b.exposed_ms)), length = Math.max(...buckets.map((b) => b.end_ms), 1e-3);
   const numbers = (head, unit, value) => numberColumn(head, unit, buckets, value),
       exposed = column(buckets.map((b) => b.exposed_ms));
+  const latency = column(buckets.map((b) => b.latency.p99));  // One for the three: they are compared.
+  const takes = (head, which) => ({head, unit: "ms", number: true, cell: (b) => latency(b.latency[which])});
   const dot = (b) => el("span", {class: "dot", style: `background:${bucketVariable(b.bucket)}`});
   const names = (b) => b.parameters.length > 1
     ? el("details", {}, el("summary", {}, b.label), el("ul", {}, ...b.parameters.map((name) => el("li", {}, name))))
@@ -137,8 +147,7 @@ function bucketTable(buckets) {
       ? el("span", {class: "red"}, exposed(b.exposed_ms)) : exposed(b.exposed_ms)},
     numbers("Ready", "ms", (b) => b.ready_ms), numbers("Launch", "ms", (b) => b.launch_ms),
     numbers("End", "ms", (b) => b.end_ms),
-    numbers("Takes p50", "ms", (b) => b.latency.p50), numbers("p95", "ms", (b) => b.latency.p95),
-    numbers("p99", "ms", (b) => b.latency.p99),
+    takes("Takes p50", "p50"), takes("p95", "p95"), takes("p99", "p99"),
     {head: "Life", unit: `0 to ${ms(length)}`, kind: "life", cell: (b) => lifeBar(b, length)}], buckets);
 }
 

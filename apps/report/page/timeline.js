@@ -14,9 +14,9 @@ function prepareTimeline(timeline) {
     const backwardEnd = backward.length ? Math.max(...backward.map((span) => span.end)) : null;
     for (const b of buckets)
       b.exposed = backwardEnd === null ? null : Math.max(0, b.end - Math.max(b.start, backwardEnd));
-    const exposed = backwardEnd === null ? null
-      : unionLength(buckets.filter((b) => b.exposed > 0).map((b) => [b.end - b.exposed, b.end]));
-    return {rank: rank.rank, spans, buckets, backwardEnd, exposed, lastEnd: Math.max(0, ...buckets.map((b) => b.end))};
+    const outside = mergeIntervals(buckets.filter((b) => b.exposed > 0).map((b) => [b.end - b.exposed, b.end]));
+    const exposed = backwardEnd === null ? null : outside.reduce((sum, [begin, end]) => sum + end - begin, 0);
+    return {rank: rank.rank, spans, buckets, exposed, outside};
   });
   return {step: timeline.step, length: Math.max(timeline.length_us, 1), ranks};
 }
@@ -116,20 +116,21 @@ function paintBucket(ctx, b, y, layout, axis, faded) {
   ctx.globalAlpha = 1;
 }
 
-// Red is exposed, and nothing else is red: a frame, with the time that sticks out beside it.
+// Red is exposed, and nothing else is red: frames, and how much it is in all beside the last.
 function paintExposed(ctx, rank, y, layout, axis) {
   if (!rank.exposed) return;
   const wire = y + layout.compute + layout.fill, right = layout.width - layout.right;
-  const from = Math.min(...rank.buckets.filter((b) => b.exposed > 0).map((b) => b.end - b.exposed));
-  const a = Math.max(layout.left, axis.x(Math.max(rank.backwardEnd, from)));
-  const b = Math.min(right, axis.x(rank.lastEnd));
-  if (b <= a) return;
-  const thick = layout.wire >= 16 ? 2 : 1;
+  const thick = layout.wire >= 16 ? 2 : 1, clip = (us) => Math.max(layout.left, Math.min(right, axis.x(us)));
   ctx.strokeStyle = colours.exposed;
   ctx.lineWidth = thick;
-  ctx.strokeRect(a, wire - thick / 2 + 0.5, Math.max(b - a, 1), layout.wire + thick - 1);
-  if (layout.wire < 16) return;
-  const text = `${ms(rank.exposed / 1000)} exposed`, size = ctx.measureText(text).width;
+  // Gaps narrower than the frame would be a comb of red lines.
+  const near = axis.us(2 * thick + 2) - axis.us(0);
+  for (const [begin, end] of mergeIntervals(rank.outside, near))
+    if (clip(end) > clip(begin))
+      ctx.strokeRect(clip(begin), wire - thick / 2 + 0.5, clip(end) - clip(begin), layout.wire + thick - 1);
+  const last = axis.x(rank.outside[rank.outside.length - 1][1]);
+  if (layout.wire < 16 || last < layout.left) return;
+  const text = `${ms(rank.exposed / 1000)} exposed`, size = ctx.measureText(text).width, b = Math.min(right, last);
   ctx.fillStyle = colours.exposed;
   const below = b + 8 + size > right;
   ctx.fillText(text, below ? Math.max(layout.left, right - size) : b + 8,
@@ -143,8 +144,9 @@ function paintPath(ctx, b, y, layout, axis) {
   ctx.strokeStyle = colours.ink;
   ctx.lineWidth = 1.5;
   ctx.beginPath();
-  ctx.moveTo(clip(b.lastReady), y);
-  ctx.lineTo(clip(b.lastReady), fill);
+  const seen = axis.x(b.lastReady) >= layout.left && axis.x(b.lastReady) <= right;
+  if (seen) ctx.moveTo(clip(b.lastReady), y);
+  ctx[seen ? "lineTo" : "moveTo"](clip(b.lastReady), fill);
   ctx.lineTo(clip(b.start), fill);
   ctx.lineTo(clip(b.start), wire);
   ctx.stroke();
