@@ -103,7 +103,9 @@ class Browser:
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale,
                   mobile=phone)
         self.send("Emulation.setEmulatedMedia",
-                  features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+                  features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+                            # Else a page is still scrolling when the next event is aimed at a place on it.
+                            {"name": "prefers-reduced-motion", "value": "reduce"}])
 
     def open(self, file):
         """Opens a page and returns the seconds until it had drawn itself."""
