@@ -38,6 +38,7 @@ double train_step(const TrainOptions& options, nn::Module& model, data::Loader& 
     backward(loss);
   };
 
+  const dist::StepScope recorded(ddp.ledger());  // Layers, optimizer and waiting for data on its timeline.
   ddp.parameters().zero_grad();
   for (std::int64_t i = 1; i < options.accumulate; ++i) {
     const auto local = ddp.no_sync();
@@ -55,7 +56,7 @@ void train(const TrainOptions& options, const LoadedData& data, Clock::time_poin
   const auto& [train_set, test_set, source] = data.split;
   if (options.threads > 0) set_num_threads(options.threads);
   check_same_flags(options, group);
-  RunLog log(options, group.rank(), begin);
+  const auto files = open_run_files(options, group.rank(), begin);
 
   const auto model = make_model(options, train_set.classes);
   data::Loader loader(train_set, options.loading(group.rank(), group.size()));
@@ -79,18 +80,21 @@ void train(const TrainOptions& options, const LoadedData& data, Clock::time_poin
       optim::make_schedule(options.schedule, {.peak = options.lr, .total_steps = steps});
   const std::int64_t global_batch = group.size() * options.batch_size * options.accumulate;
 
-  log.start({.data = data.note,
-             .parameters = nn::count_parameters(*model),
-             .threads = num_threads(),
-             .steps = steps,
-             .global_batch = global_batch},
-            ddp);
+  RunLog log(options,
+             {.data = data.note,
+              .parameters = nn::count_parameters(*model),
+              .threads = num_threads(),
+              .steps = steps,
+              .steps_per_epoch = per_epoch,
+              .global_batch = global_batch},
+             ddp, files.get(), begin);
 
-  const auto evaluate_now = [&](std::int64_t epoch) {
+  const auto evaluate_now = [&](std::int64_t step, std::int64_t epoch) {
     ddp.sync_buffers();
     const auto average = ema ? std::optional(ema->average_scope()) : std::nullopt;
     EvaluationReport report =
         evaluate(*model, test_set, {.batch_size = options.batch_size, .flip = options.eval_flip}, group);
+    report.step = step;
     report.epoch = epoch;
     return log.evaluation(report);
   };
@@ -109,21 +113,16 @@ void train(const TrainOptions& options, const LoadedData& data, Clock::time_poin
               .loss = loss,
               .lr = optimizer->lr(),
               .step_ms = dist::milliseconds(Clock::now() - step_begin),
-              .images = global_batch},
-             ddp.ledger().last());
-    if (const auto change = ddp.last_plan_change();
-        change && change->measured_step == ddp.ledger().last().step)
-      log.line(change->text());
+              .images = global_batch,
+              .grad_norm = options.clip_norm > 0 ? std::optional(ddp.grad_norm()) : std::nullopt});
     const bool epoch_ends =
         step % per_epoch == 0 && options.eval_every > 0 && step / per_epoch % options.eval_every == 0;
-    if ((epoch_ends || step == steps) && evaluate_now(epoch)) break;  // --target-accuracy
+    if ((epoch_ends || step == steps) && evaluate_now(step, epoch)) break;  // --target-accuracy
   }
 
   const std::string sha = parameters_sha256(*model, group);
   if (!options.save.empty() && group.rank() == 0) nn::save(*model, options.save);
-  log.plan(ddp);
-  log.line("params sha256 " + sha);
-  if (!options.out.empty()) log.line("output in " + options.out);
+  log.finish(sha);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include "autograd/no_grad.h"
 #include "autograd/node.h"
+#include "core/timeline.h"
 #include "kernels/ops.h"
 
 namespace brigade {
@@ -171,6 +172,14 @@ class BackwardTask {
 
   void run_all() {
     const auto order = discover();  // Also keeps every node alive until the end.
+    run_closures(order);
+    // Callbacks may add callbacks.
+    for (std::size_t i = 0; i < callbacks_.size(); ++i) std::exchange(callbacks_[i], nullptr)();
+    for (const auto& observer : observers_) observer->after_backward();
+  }
+
+  void run_closures(const std::vector<std::shared_ptr<Node>>& order) {
+    BackwardSpans spans;
     for (const auto& node : order) nodes_[node.get()].missing = 0;
     expect_contribution(root_edge());
     for (const auto& node : order)
@@ -180,11 +189,9 @@ class BackwardTask {
     while (!ready_.empty()) {
       Node* node = ready_.top();
       ready_.pop();
+      spans.at(node->layer);
       run_node(*node);
     }
-    // Callbacks may add callbacks.
-    for (std::size_t i = 0; i < callbacks_.size(); ++i) std::exchange(callbacks_[i], nullptr)();
-    for (const auto& observer : observers_) observer->after_backward();
   }
 
   // Tells every observer which of its leaves this backward will reach.

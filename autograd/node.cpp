@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "autograd/no_grad.h"
+#include "core/timeline.h"
 
 namespace brigade {
 namespace {
@@ -45,7 +46,8 @@ Node::Node(std::string_view op_name, std::vector<Edge> edges_to_inputs, Backward
       edges(std::move(edges_to_inputs)),
       function(std::move(backward)),
       sequence(next_sequence()),
-      label(label_of(edges)) {}
+      label(label_of(edges)),
+      layer(current_layer()) {}
 
 Node::~Node() { release(); }
 

@@ -89,6 +89,7 @@ class Node {
   std::uint64_t
       sequence;  ///< Order of recording in this process: operands before users. Backward runs the latest first.
   std::uint64_t label;  ///< GraphLabel at recording, and what all operands carry.
+  int layer;            ///< current_layer() at recording: whose time its backward is.
   struct Input {
     Shape shape;
     DType dtype;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/timeline.h"
+
 namespace brigade::data {
 namespace {
 
@@ -53,7 +55,10 @@ Loader::Loader(const Dataset& set, const LoaderOptions& options)
           first_number(options, sampler_.steps_per_epoch()), std::numeric_limits<std::int64_t>::max(),
           options.threads, options.prefetch) {}
 
-Batch Loader::next() { return *prefetcher_.next(); }
+Batch Loader::next() {
+  const TimedScope span(SpanKind::data);  // What training waits for data.
+  return *prefetcher_.next();
+}
 
 Loader::Order Loader::order_of(std::int64_t epoch) {
   const std::lock_guard lock(mutex_);

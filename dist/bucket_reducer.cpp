@@ -86,7 +86,9 @@ void BucketReducer::begin(std::shared_ptr<const RollCall> roll_call) {
     bucket.work = Work();
     bucket.finite = true;
     bucket.launched = bucket.waited = false;
-    bucket.record = {.bucket = static_cast<int>(&bucket - buckets_.data()), .bytes = bucket.spec.bytes};
+    bucket.record = {.bucket = static_cast<int>(&bucket - buckets_.data()),
+                     .bytes = bucket.spec.bytes,
+                     .parameters = bucket.spec.range.count()};
   }
   found_ = Finding();
   ready_.assign(ready_.size(), false);

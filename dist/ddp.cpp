@@ -154,6 +154,7 @@ class Ddp::Impl final : public BackwardObserver {
   void after_backward() override {
     if (!syncing) return;
     ledger.current().backward.end = Clock::now();
+    const TimedScope waiting(SpanKind::other);
     report("waiting for buckets");
     roll_call->wait();
     sync->finish();
@@ -204,6 +205,7 @@ class Ddp::Impl final : public BackwardObserver {
       }
     }
     StepRecord& record = ledger.begin_step();
+    record.plan_epoch = plan_epoch;
     record.backward.begin = record.backward.end = Clock::now();
     group.begin_step(record.step);
     entry.step = record.step;
@@ -359,6 +361,11 @@ std::optional<PlanChange> Ddp::last_plan_change() const {
 }
 const std::vector<ParameterInfo>& Ddp::parameter_infos() const { return impl_->infos; }
 const Ledger& Ddp::ledger() const { return impl_->ledger; }
+Ledger& Ddp::ledger() { return impl_->ledger; }
+const std::string& Ddp::bucket_label(int bucket) const {
+  BRIGADE_CHECK(bucket >= 0 && bucket < impl_->reducer->bucket_count(), "ddp: there is no bucket ", bucket);
+  return impl_->reducer->label(bucket);
+}
 ProcessGroup& Ddp::group() const { return impl_->group; }
 GradientMemory Ddp::gradient_memory() const {
   std::vector<Tensor> gradients, buckets;

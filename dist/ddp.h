@@ -46,7 +46,7 @@ enum class UnusedParameters : std::uint8_t { error, zero };
 enum class NonFinite : std::uint8_t { error, skip, ignore };
 
 /// What one rank may want and all ranks then do together: see Ddp::propose().
-enum class Decision : std::uint64_t { stop = 1, save = 2 };
+enum class Decision : std::uint64_t { stop = 1, save = 2, gather_ledger = 4 };
 
 struct DdpOptions {
   std::string strategy = "bucketed";
@@ -93,6 +93,9 @@ class Ddp {
   std::optional<PlanChange> last_plan_change() const;
   const std::vector<ParameterInfo>& parameter_infos() const;  ///< In the plan's index order.
   const Ledger& ledger() const;
+  Ledger& ledger();  ///< For StepScope and names of layers.
+  /// "bucket 2 (layer4.1.conv2.weight + 5 more)", of the present plan.
+  const std::string& bucket_label(int bucket) const;
   ProcessGroup& group() const;
   /// Where gradients and the buckets of the present plan lie.
   GradientMemory gradient_memory() const;

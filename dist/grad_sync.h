@@ -33,6 +33,7 @@ struct Strategy {
   std::string_view description;  ///< One line for --help.
   BucketPlan (*plan)(std::span<const ParameterInfo> parameters, const PlanOptions& options);
   std::unique_ptr<GradSync> (*make)(BucketReducer& reducer);
+  bool overlaps = false;       ///< Launches buckets from inside backward, not behind it.
   bool plans_by_rule = false;  ///< `plan` follows PlanOptions::rule, which may be one that re-plans.
 };
 

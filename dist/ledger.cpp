@@ -59,8 +59,36 @@ Clock::duration StepRecord::hidden() const {
   return intersection_length(transfers(*this), std::span(&backward, 1));
 }
 
+Clock::duration StepRecord::exposed(const BucketRecord& bucket) const {
+  const Interval transfer{bucket.start, bucket.end};
+  return (bucket.end - bucket.start) - intersection_length(std::span(&transfer, 1), std::span(&backward, 1));
+}
+
+Clock::duration StepRecord::waited() const {
+  Clock::duration sum{};
+  for (const BucketRecord& bucket : buckets) sum += bucket.waited;
+  return sum;
+}
+
+double StepRecord::overlap() const {
+  const Clock::duration all = communication();
+  return all > Clock::duration{} ? milliseconds(hidden()) / milliseconds(all) : 0;
+}
+
+double StepRecord::bus_bandwidth(int ranks) const {
+  std::int64_t bytes = 0;
+  for (const BucketRecord& bucket : buckets) bytes += bucket.wire_bytes;
+  const double seconds = std::chrono::duration<double>(communication()).count();
+  return seconds > 0 ? 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes) / seconds : 0;
+}
+
 StepRecord& Ledger::begin_step() {
   if (steps_.size() == capacity_) steps_.pop_front();
+  // One step loses its spans for each that begins.
+  if (steps_.size() >= kStepsWithSpans) {
+    StepRecord& old = steps_[steps_.size() - kStepsWithSpans];
+    if (old.step < keep_first_ || old.step > keep_last_) std::vector<TimedSpan>().swap(old.spans);
+  }
   steps_.emplace_back().step = next_step_++;
   return steps_.back();
 }
@@ -73,6 +101,41 @@ StepRecord& Ledger::current() {
 const StepRecord& Ledger::last() const {
   BRIGADE_CHECK(!steps_.empty(), "ledger: no step recorded yet");
   return steps_.back();
+}
+
+const StepRecord* Ledger::find(std::int64_t step) const {
+  const std::int64_t index = steps_.empty() ? -1 : step - steps_.front().step;
+  return index < 0 || index >= static_cast<std::int64_t>(steps_.size())
+             ? nullptr
+             : &steps_[static_cast<std::size_t>(index)];
+}
+
+StepScope::StepScope(Ledger& ledger)
+    : ledger_(ledger),
+      begin_(Clock::now()),
+      steps_before_(ledger.steps_recorded()),
+      listening_(&ledger.timeline_) {
+  ledger.timeline_.clear();
+}
+
+StepScope::~StepScope() {
+  Timeline& timeline = ledger_.timeline_;
+  timeline.close_to(0);  // Of an exception nothing is open any more; this costs nothing.
+  if (ledger_.steps_recorded() == steps_before_ || ledger_.steps_.empty()) {
+    timeline.clear();
+    return;
+  }
+  StepRecord& step = ledger_.steps_.back();
+  step.whole = {begin_, Clock::now()};
+  timeline.take(step.spans);
+}
+
+Straggler straggler(std::span<const Clock::time_point> times) {
+  BRIGADE_CHECK(!times.empty(), "straggler: needs the time of at least one rank");
+  std::vector<Clock::time_point> sorted(times.begin(), times.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto last = std::max_element(times.begin(), times.end());
+  return {static_cast<int>(last - times.begin()), *last - sorted[(sorted.size() - 1) / 2]};
 }
 
 }  // namespace brigade::dist

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// dist/ledger.h - the record of what each bucket did in each step, and the truth about overlap drawn from it.
-// Always on: a few dozen time stamps a step. Read before: core/stream.h. Written by dist/bucket_reducer.h.
+// dist/ledger.h - the record of what each bucket and each layer did in each step, and the truth about overlap drawn
+// from it. Always on: a few hundred time stamps a step, which cost microseconds (tests/dist/ledger_cost_test.cpp counts
+// them). Read before: core/timeline.h. Written by dist/bucket_reducer.h. Read next: dist/ledger_gather.h (all ranks).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "core/stream.h"
+#include "core/timeline.h"
 
 namespace brigade::dist {
 
@@ -26,6 +27,7 @@ Clock::duration intersection_length(std::span<const Interval> a, std::span<const
 struct BucketRecord {
   int bucket = 0;
   std::int64_t bytes = 0;
+  int parameters = 0;                             ///< In it, whole or in part.
   Clock::time_point first_ready{}, last_ready{};  ///< Its first and last gradient were accumulated.
   Clock::time_point launch{}, start{}, end{};     ///< Queued; begun and finished on the communication stream.
   Clock::duration waited{};                       ///< The compute thread stood still for it.
@@ -33,39 +35,91 @@ struct BucketRecord {
   double square_norm = 0;  ///< Sum of squares of the reduced gradients, if norms are taken.
 };
 
-/// One synchronised backward.
+/// One synchronised backward, and what its thread computed around it.
 struct StepRecord {
-  std::int64_t step = 0;
+  std::int64_t step = 0;              ///< From 0.
+  std::int64_t plan_epoch = 0;        ///< How often the plan had changed.
+  Interval whole;                     ///< The StepScope, from data to optimizer; empty if there is none.
   Interval backward;                  ///< First closure to last gradient.
   std::vector<BucketRecord> buckets;  ///< In launch order.
   /// When each gradient was final, by position; `backward.begin` if unused.
   std::vector<Clock::time_point> ready;
   Interval control;                ///< The roll call (dist/roll_call.h)…
   std::int64_t control_bytes = 0;  ///< … and its size.
+  /// Layers, optimizer, waiting for data, in order of beginning; needs a StepScope. Only of the last steps and of those
+  /// asked for: Ledger::keep_spans().
+  std::vector<TimedSpan> spans;
 
   Clock::duration communication() const;  ///< Union of [start, end] over buckets.
   Clock::duration hidden() const;         ///< Part of it inside `backward`.
   Clock::duration exposed() const { return communication() - hidden(); }
+  /// Part of one bucket's [start, end] outside `backward`.
+  Clock::duration exposed(const BucketRecord& bucket) const;
+  Clock::duration waited() const;  ///< That the compute thread stood still, over buckets.
+  double overlap() const;          ///< hidden() of communication(), 0 … 1; 0 without communication.
+  /// Bytes per second as nccl-tests count them for all-reduce, 2 (n-1)/n of the payload over the time on the wire: to
+  /// be compared with the links' bandwidth whatever the number of ranks. 0 for one rank.
+  double bus_bandwidth(int ranks) const;
 };
 
 /// The last `capacity` steps.
 class Ledger {
  public:
   explicit Ledger(std::size_t capacity = 1024) : capacity_(capacity) {}
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  /// Steps whose spans are kept besides those asked for: enough to look at what just went wrong.
+  static constexpr std::size_t kStepsWithSpans = 8;
+
+  /// Where the spans of a StepScope go.
+  Timeline& timeline() { return timeline_; }
+  const Timeline& timeline() const { return timeline_; }
+  /// Keeps the spans of steps [first, last] while the steps are kept.
+  void keep_spans(std::int64_t first, std::int64_t last) { keep_first_ = first, keep_last_ = last; }
 
   /// Starts the record of the next step.
   StepRecord& begin_step();
   /// The step being recorded, or the last one; Error if there is none yet.
   StepRecord& current();
   const StepRecord& last() const;
+  const StepRecord* find(std::int64_t step) const;  ///< nullptr if it is not kept.
   const std::deque<StepRecord>& steps() const { return steps_; }
   std::int64_t steps_recorded() const { return next_step_; }
 
  private:
+  friend class StepScope;
   std::size_t capacity_;
   std::int64_t next_step_ = 0;
   std::deque<StepRecord> steps_;
+  Timeline timeline_;
+  std::int64_t keep_first_ = 0, keep_last_ = -1;
 };
+
+/// From here to the end of the scope this thread is in one step of training: data, forward, backward, optimizer. Their
+/// spans go to the step that is recorded meanwhile (to nobody, if there was no synchronised backward). Scopes of one
+/// ledger do not nest.
+class StepScope {
+ public:
+  explicit StepScope(Ledger& ledger);
+  ~StepScope();
+  StepScope(const StepScope&) = delete;
+  StepScope& operator=(const StepScope&) = delete;
+
+ private:
+  Ledger& ledger_;
+  Clock::time_point begin_;
+  std::int64_t steps_before_;
+  TimelineScope listening_;
+};
+
+/// Who was last, and how long after the median: of an even number of ranks after the earlier of the two in the middle.
+struct Straggler {
+  int rank = 0;
+  Clock::duration lag{};
+};
+/// `times` by rank, at least one.
+Straggler straggler(std::span<const Clock::time_point> times);
 
 inline double milliseconds(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
 

@@ -37,10 +37,10 @@ BasicBlock::BasicBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
 }
 
 Variable BasicBlock::forward(const Variable& x) {
-  const nn::WithMoments y = bn2_.conv(conv2_, bn1_.forward(bn1_.conv(conv1_, x), {.relu = true}));
+  const nn::WithMoments y = bn2_.conv(conv2_, bn1_(bn1_.conv(conv1_, x), {.relu = true}));
   // After the main branch, so that backward, which goes the other way, is through with the shortcut's gradient early.
   const Variable shortcut = downsample_(x);
-  return bn2_.forward(y, {.relu = true, .residual = shortcut});
+  return bn2_(y, {.relu = true, .residual = shortcut});
 }
 
 ResNet::ResNet(const ResNetOptions& options)
@@ -70,7 +70,7 @@ ResNet::ResNet(const ResNetOptions& options)
 Variable ResNet::forward(const Variable& x) {
   BRIGADE_CHECK(x.dims() == 4 && x.size(1) == 3, "resnet: x must be [N, 3, H, W]; got ", x.shape());
   Variable y = contiguous(cast(x, options_.precision), options_.format);
-  y = bn1_.forward(bn1_.conv(conv1_, y), {.relu = true});
+  y = bn1_(bn1_.conv(conv1_, y), {.relu = true});
   if (options_.stem == Stem::imagenet) y = max_pool2d(y, kStemPool);
   for (nn::Sequential& layer : layers_)
     for (int i = 0; i < layer.size(); ++i) {

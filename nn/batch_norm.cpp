@@ -37,7 +37,7 @@ Variable BatchNorm2d::forward(const Variable& x, const BatchNormThen& then, cons
 WithMoments BatchNorm2d::conv(Conv2d& conv, const Variable& x) const {
   if (!training() || combine_) return {conv(x), {}};
   WithMoments result;
-  result.out = conv.forward(x, &result.moments);
+  result.out = conv(x, &result.moments);
   return result;
 }
 

@@ -32,10 +32,15 @@ class BatchNorm2d : public Module {
   /// Throws Error in training when a channel has a single value: its variance is 0
   /// and its unbiased one infinite.
   Variable forward(const Variable& x) override { return forward(x, {}); }
-  /// The same with what follows it in one pass: bn.forward(x, {.relu = true, .residual = shortcut}).
+  /// The same with what follows it in one pass: bn(x, {.relu = true, .residual = shortcut}).
   Variable forward(const Variable& x, const BatchNormThen& then, const ChannelMoments& moments = {});
-  /// norm.forward(norm.conv(conv, x), then) is norm.forward(conv(x), then) with a pass over memory less in training.
-  Variable forward(const WithMoments& x, const BatchNormThen& then) {
+  using Module::operator();
+  Variable operator()(const Variable& x, const BatchNormThen& then) {
+    return (*this)(WithMoments{x, {}}, then);
+  }
+  /// norm(norm.conv(conv, x), then) is norm(conv(x), then) with a pass over memory less in training.
+  Variable operator()(const WithMoments& x, const BatchNormThen& then) {
+    const TimedScope span(SpanKind::forward, layer());
     return forward(x.out, then, x.moments);
   }
 

@@ -26,6 +26,11 @@ class Conv2d : public Module {
   Variable forward(const Variable& x) override { return forward(x, nullptr); }
   /// The same, with the result's moments if `moments` is given and the kernel takes them along.
   Variable forward(const Variable& x, ChannelMoments* moments);
+  using Module::operator();
+  Variable operator()(const Variable& x, ChannelMoments* moments) {
+    const TimedScope span(SpanKind::forward, layer());
+    return forward(x, moments);
+  }
   const Window& window() const { return window_; }
 
   const Variable weight;

@@ -86,6 +86,18 @@ void Module::for_each_module(const std::function<void(Module&)>& visit) {
   for (auto& [name, child] : children_) child->for_each_module(visit);
 }
 
+std::vector<std::string> Module::number_layers(int first) {
+  std::vector<std::string> names;
+  number("", first, names);
+  return names;
+}
+
+void Module::number(const std::string& path, int first, std::vector<std::string>& names) {
+  layer_ = first + static_cast<int>(names.size());
+  names.push_back(path);
+  for (auto& [name, child] : children_) child->number(path.empty() ? name : path + "." + name, first, names);
+}
+
 void Module::train(bool on) {
   for_each_module([on](Module& module) { module.training_ = on; });
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/variable.h"
+#include "core/timeline.h"
 
 namespace brigade::nn {
 
@@ -31,7 +32,11 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   virtual Variable forward(const Variable& x) = 0;
-  Variable operator()(const Variable& x) { return forward(x); }
+  /// forward(), with a span of this layer on the thread's timeline: layers call each other this way.
+  Variable operator()(const Variable& x) {
+    const TimedScope span(SpanKind::forward, layer_);
+    return forward(x);
+  }
 
   /// Depth first, in order of registration (own before children's, as in PyTorch). A parameter shared by two
   /// modules appears once, under its first name.
@@ -45,6 +50,12 @@ class Module {
 
   /// Calls `visit` for this module and all below, in the same order: for what concerns one kind of layer only.
   void for_each_module(const std::function<void(Module&)>& visit);
+
+  /// Numbers this module and all below from `first` on, in the same order, and returns their paths ("", "layer1",
+  /// "layer1.0", …) by number: what a Timeline calls their spans.
+  std::vector<std::string> number_layers(int first = 0);
+  /// For spans of what runs a layer in another way than by operator(x); -1: not numbered.
+  int layer() const { return layer_; }
 
   /// Switches batch norm and dropout, here and in all children.
   void train(bool on = true);
@@ -62,6 +73,7 @@ class Module {
   void register_module(std::string name, Module& child);
 
  private:
+  void number(const std::string& path, int first, std::vector<std::string>& names);
   template <class Visit>
   void walk(const std::string& prefix, const Visit& visit) const;
 
@@ -69,6 +81,7 @@ class Module {
   std::vector<NamedBuffer> buffers_;
   std::vector<std::pair<std::string, Module*>> children_;
   bool training_ = true;
+  int layer_ = -1;  // See number_layers().
 };
 
 /// Elements of all parameters, shared ones once.

@@ -14,7 +14,7 @@ Module& Sequential::add(std::string name, std::unique_ptr<Module> child) {
 
 Variable Sequential::forward(const Variable& x) {
   Variable y = x;
-  for (const auto& child : children_) y = child->forward(y);
+  for (const auto& child : children_) y = (*child)(y);
   return y;
 }
 

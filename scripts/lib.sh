@@ -19,7 +19,7 @@ die() {
 PACKAGES=(g++ cmake ninja-build libdnnl-dev catch2 libcli11-dev libfmt-dev nlohmann-json3-dev libssl-dev libxxhash-dev
   zlib1g-dev xz-utils ca-certificates curl iproute2 python3)
 MPI_PACKAGES=(libopenmpi-dev openmpi-bin)
-ORACLE_PACKAGES=(python3-numpy python3-torch python3-torchvision chromium fonts-dejavu-core)
+ORACLE_PACKAGES=(python3-numpy python3-torch python3-torchvision python3-pip chromium fonts-dejavu-core)
 
 installed() { [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null) == ii* ]]; }
 
@@ -70,6 +70,15 @@ install_packages() {
   "${as_root[@]}" update </dev/null || say "apt-get update failed; trying with the package lists at hand" >&2
   "${as_root[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >"${TMPDIR:-/tmp}/brigade-apt.log" ||
     die "apt-get could not install ${missing[*]}; see ${TMPDIR:-/tmp}/brigade-apt.log"
+}
+
+# pypi_oracles: TensorBoard, which Debian does not have, into build/oracles for the test that reads event files with it.
+# Without a network that test says that it was skipped.
+pypi_oracles() {
+  local folder=$BUILD/oracles
+  [[ -d $folder/tensorboard || ${BRIGADE_SKIP_INSTALL:-0} == 1 ]] && return 0
+  timeout 180 python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action=ignore \
+    --target "$folder" tensorboard >"$BUILD/pip.log" 2>&1 || say "pip could not install tensorboard: see $BUILD/pip.log"
 }
 
 # build [TARGET…]: configures (Release unless the folder says otherwise) and builds; quiet when nothing changed.

@@ -8,13 +8,11 @@
 #include <optional>
 
 #include "apps/bench/report.h"
-#include "apps/bench/subject.h"
-#include "autograd/engine.h"
+#include "apps/bench/runner.h"
 #include "core/parallel.h"
 #include "dist/ddp.h"
 #include "dist/launch.h"
 #include "models/catalog.h"
-#include "nn/optim/sgd.h"
 
 namespace brigade::apps {
 namespace {
@@ -29,12 +27,6 @@ struct BenchOptions {
   std::vector<double> sweep_mb;
   std::vector<std::string> orders, hooks;
   bool strategies = true;
-};
-
-struct Candidate {
-  std::string name;
-  dist::DdpOptions options;
-  bool synchronise = true;
 };
 
 // What one candidate did in the measured steps, in milliseconds, on rank 0.
@@ -75,54 +67,27 @@ std::vector<Candidate> candidates(const BenchOptions& options) {
   return out;
 }
 
-// One model with its Ddp, so that candidates do not share state.
-class Runner {
- public:
-  Runner(const BenchOptions& options, const Candidate& candidate, dist::ProcessGroup& group)
-      : candidate_(candidate),
-        subject_(make_subject({.model = options.model,
-                               .precision = options.precision == "bf16" ? DType::bf16 : DType::f32,
-                               .batch_size = options.batch_size,
-                               .rank = group.rank(),
-                               .size = group.size()})),
-        ddp_(subject_.model->named_parameters(), subject_.model->named_buffers(), group, candidate.options),
-        optimizer_(ddp_.parameters(), 0.01, {.momentum = 0.9}) {}
+SubjectOptions subject_of(const BenchOptions& options) {
+  return {.model = options.model,
+          .precision = options.precision == "bf16" ? DType::bf16 : DType::f32,
+          .batch_size = options.batch_size};
+}
 
-  void step(Series* series) {
-    ddp_.group().barrier().wait();
-    const auto begin = Clock::now();
-    ddp_.parameters().zero_grad();
-    Variable loss = subject_.loss();
-    const auto backward_begin = Clock::now();
-    if (candidate_.synchronise) {
-      backward(loss);
-    } else {
-      const auto local = ddp_.no_sync();
-      backward(loss);
-    }
-    const auto backward_end = Clock::now();
-    optimizer_.step();
-    ddp_.group().barrier().wait();  // A step ends when the slowest rank has.
-    if (series == nullptr) return;
-    series->step.push_back(dist::milliseconds(Clock::now() - begin));
-    series->backward.push_back(dist::milliseconds(backward_end - backward_begin));
-    if (!candidate_.synchronise) return;
-    const dist::StepRecord& record = ddp_.ledger().last();
-    series->communication.push_back(dist::milliseconds(record.communication()));
-    series->hidden.push_back(dist::milliseconds(record.hidden()));
-    series->launches = record.buckets.size();
-    series->last = record;
-    series->bytes.clear();
-    for (const int index : ddp_.plan().order)
-      series->bytes.push_back(ddp_.parameter_infos()[static_cast<std::size_t>(index)].bytes);
-  }
-
- private:
-  const Candidate& candidate_;
-  Subject subject_;
-  dist::Ddp ddp_;
-  optim::Sgd optimizer_;
-};
+void measured_step(Runner& runner, Series& series) {
+  const StepTimes times = runner.step();
+  series.step.push_back(times.step_ms);
+  series.backward.push_back(times.backward_ms);
+  if (!runner.candidate().synchronise) return;
+  const dist::Ddp& ddp = runner.ddp();
+  const dist::StepRecord& record = ddp.ledger().last();
+  series.communication.push_back(dist::milliseconds(record.communication()));
+  series.hidden.push_back(dist::milliseconds(record.hidden()));
+  series.launches = record.buckets.size();
+  series.last = record;
+  series.bytes.clear();
+  for (const int index : ddp.plan().order)
+    series.bytes.push_back(ddp.parameter_infos()[static_cast<std::size_t>(index)].bytes);
+}
 
 double p50(const std::vector<double>& values) { return values.empty() ? 0 : quantile(values, 0.5); }
 
@@ -203,10 +168,14 @@ void run(BenchOptions options, Report& report) {
     const double before = own_cpu_seconds();
     std::vector<std::unique_ptr<Runner>> runners;
     for (const Candidate& candidate : all)
-      runners.push_back(std::make_unique<Runner>(options, candidate, group));
+      runners.push_back(std::make_unique<Runner>(candidate, subject_of(options), group));
     for (int step = 0; step < options.warmup + options.steps; ++step)
-      for (std::size_t i = 0; i < all.size(); ++i)
-        runners[i]->step(group.rank() == 0 && step >= options.warmup ? &series[i] : nullptr);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (group.rank() == 0 && step >= options.warmup)
+          measured_step(*runners[i], series[i]);
+        else
+          runners[i]->step();
+      }
     const double own = own_cpu_of_all(group, before);
     if (group.rank() != 0) return;
     print(options, all, series, report);

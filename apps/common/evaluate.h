@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "apps/common/run_log.h"
+#include "apps/telemetry/reports.h"
 #include "data/dataset.h"
 #include "dist/process_group.h"
 #include "nn/module.h"

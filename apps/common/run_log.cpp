@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: MIT
-// apps/common/run_log.cpp - lines on the screen and lines of JSON.
+// apps/common/run_log.cpp - lines on the screen, and what goes to the files.
 #include "apps/common/run_log.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <nlohmann/json.hpp>
+
+#include "apps/common/machine_text.h"
+#include "apps/report/advice.h"
+#include "apps/report/write_report.h"
+#include "apps/telemetry/profile.h"
+#include "core/parallel.h"
 
 namespace brigade::apps {
 namespace {
@@ -27,57 +36,86 @@ void check_can_save(const char* flag, const fs::path& path) {
                 std::strerror(errno));
 }
 
-// JSON has no infinity and no NaN; a step that was skipped, and a model that is lost, have such a loss.
-std::string json_number(double x) { return std::isfinite(x) ? fmt::format("{:.9g}", x) : "null"; }
+const char* s(std::int64_t count) { return count == 1 ? "" : "s"; }
+
+// The first steps are slow: unless asked otherwise the trace begins behind them, where there is room.
+std::pair<std::int64_t, std::int64_t> trace_window(const TrainOptions& options, std::int64_t steps) {
+  constexpr std::int64_t kWarmUp = 10, kLength = 5;
+  if (options.trace_last > 0) return {options.trace_first, std::min(options.trace_last, steps)};
+  const std::int64_t first = std::clamp<std::int64_t>(steps - kLength + 1, 1, kWarmUp + 1);
+  return {first, std::min(first + kLength - 1, steps)};
+}
 
 }  // namespace
 
-RunLog::RunLog(const TrainOptions& options, int rank, Clock::time_point begin)
-    : options_(options), speaks_(rank == 0), begin_(begin), directory_(options.out) {
-  if (!speaks_) return;
-  if (!options.out.empty()) open();
-  // After open(): the place may be the directory of --out.
+std::unique_ptr<telemetry::RunFiles> open_run_files(const TrainOptions& options, int rank,
+                                                    Clock::time_point begin) {
+  if (rank != 0) return nullptr;
+  std::unique_ptr<telemetry::RunFiles> files;
+  if (!options.out.empty())
+    files = std::make_unique<telemetry::RunFiles>(
+        telemetry::RunFilesOptions{.directory = options.out, .overwrite = options.overwrite, .begin = begin});
+  // Afterwards: the place may be the directory of --out.
   if (!options.save.empty()) check_can_save("--save", options.save);
   if (!options.save_plan.empty()) check_can_save("--save-plan", options.save_plan);
+  return files;
 }
 
-void RunLog::open() {
-  std::error_code error;
-  fs::create_directories(directory_, error);
-  BRIGADE_CHECK(!error, "--out: cannot create ", directory_.string(), "; ", error.message());
-  const std::string path = directory_ / "metrics.jsonl";
-  metrics_.reset(std::fopen(path.c_str(), "w"));
-  BRIGADE_CHECK(metrics_ != nullptr, "--out: cannot write ", path, "; ", std::strerror(errno));
+void RunLog::Totals::add(const StepReport& report, const dist::StepRecord& sync) {
+  ++steps;
+  images += report.images;
+  if (std::isfinite(report.loss)) loss += report.loss, ++losses;
+  step_ms += report.step_ms;
+  comm_ms += dist::milliseconds(sync.communication());
+  hidden_ms += dist::milliseconds(sync.hidden());
 }
 
-void RunLog::write(const fs::path& path, const std::string& text, const char* flag) {
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "w"));
-  const bool written = file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
-                       std::fflush(file.get()) == 0;
-  BRIGADE_CHECK(written, flag, ": cannot write ", path.string(), "; ", std::strerror(errno));
+std::string RunLog::Totals::comm_text() const {
+  const auto n = static_cast<double>(steps);
+  return fmt::format("comm {:.1f} ms a step, {:.0f} % hidden, {:.1f} ms exposed", comm_ms / n,
+                     comm_ms > 0 ? 100 * hidden_ms / comm_ms : 0, (comm_ms - hidden_ms) / n);
 }
 
-void RunLog::line(const std::string& text) {
+RunLog::RunLog(const TrainOptions& options, const RunFacts& facts, dist::Ddp& ddp, telemetry::RunFiles* files,
+               Clock::time_point begin)
+    : options_(options),
+      ddp_(ddp),
+      files_(files),
+      begin_(begin),
+      speaks_(ddp.group().rank() == 0),
+      steps_per_epoch_(facts.steps_per_epoch),
+      recorder_(ddp, files, begin) {
+  const auto [first, last] = trace_window(options, facts.steps);
+  ddp.ledger().keep_spans(first - 1, last - 1);  // The ledger counts from 0.
   if (!speaks_) return;
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
+  banner(facts);
+  if (files_ != nullptr) config(facts);
+  plan();
 }
 
-void RunLog::start(const RunFacts& facts, const dist::Ddp& ddp) {
-  if (!speaks_) return;
-  const dist::ProcessGroup& group = ddp.group();
-  const std::size_t buckets = ddp.plan().buckets.size();
-  const auto s = [](auto count) { return count == 1 ? "" : "s"; };
-  line(facts.data);
-  if (!options_.precision_note.empty()) line(options_.precision_note);
-  line(fmt::format("{} ({} parameters, {}), {} rank{} x {} thread{} ({}), sync {}, {} bucket{}",
-                   options_.model, facts.parameters, name(options_.precision), group.size(), s(group.size()),
-                   facts.threads, s(facts.threads), group.backend(), options_.sync, buckets, s(buckets)));
-  line(fmt::format("batch {} a rank, {} in all; {} step{}; {} with {} learning rate, peak {}",
-                   options_.batch_size, facts.global_batch, facts.steps, s(facts.steps), options_.optimizer,
-                   options_.schedule, options_.lr));
-  plan(ddp);
-  if (!metrics_) return;
+void RunLog::banner(const RunFacts& facts) const {
+  const auto say = [&](const std::string& text) { terminal_.line(text); };
+  const dist::ProcessGroup& group = ddp_.group();
+  const auto buckets = static_cast<std::int64_t>(ddp_.plan().buckets.size());
+  say(facts.data);
+  if (!options_.precision_note.empty()) say(options_.precision_note);
+  say(fmt::format("{} ({} parameters, {}), {} rank{} x {} thread{} ({}), sync {}, {} bucket{}",
+                  options_.model, facts.parameters, name(options_.precision), group.size(), s(group.size()),
+                  facts.threads, s(facts.threads), group.backend(), options_.sync, buckets, s(buckets)));
+  say(fmt::format("batch {} a rank, {} in all; {} step{}; {} with {} learning rate, peak {}",
+                  options_.batch_size, facts.global_batch, facts.steps, s(facts.steps), options_.optimizer,
+                  options_.schedule, options_.lr));
+  say(fmt::format("{}; {}; plan: {}", processor_text(), launcher_text(), ddp_.plan().rule));
+  if (!options_.verbose || group.size() == 1) return;
+  for (std::size_t rank = 1; rank < recorder_.clocks().size(); ++rank)
+    say(fmt::format("clock of rank {}: {:+.1f} us from rank 0's, within {:.1f} us", rank,
+                    -1e3 * dist::milliseconds(recorder_.clocks()[rank].offset),
+                    1e3 * dist::milliseconds(recorder_.clocks()[rank].error)));
+}
+
+void RunLog::config(const RunFacts& facts) {
+  const dist::ProcessGroup& group = ddp_.group();
+  const auto [first, last] = trace_window(options_, facts.steps);
   nlohmann::ordered_json config = nlohmann::ordered_json::parse(options_.to_json());
   config["run"] = {{"ranks", group.size()},
                    {"backend", group.backend()},
@@ -85,57 +123,95 @@ void RunLog::start(const RunFacts& facts, const dist::Ddp& ddp) {
                    {"data", facts.data},
                    {"parameters", facts.parameters},
                    {"steps", facts.steps},
-                   {"global_batch", facts.global_batch}};
-  write(directory_ / "config.json", config.dump(1) + "\n", "--out");
+                   {"global_batch", facts.global_batch},
+                   {"plan", ddp_.plan().rule},
+                   {"command", options_.command},
+                   {"processor", processor_text()},
+                   {"launcher", launcher_text()},
+                   {"date", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))}};
+  files_->start({.ranks = group.size(),
+                 .steps = facts.steps,
+                 .trace_first = first,
+                 .trace_last = last,
+                 .buckets = ddp_.plan().buckets.size()},
+                config.dump());
 }
 
-void RunLog::plan(const dist::Ddp& ddp) {
-  if (!speaks_) return;
-  const std::string json = dist::plan_to_json(ddp.plan(), ddp.parameter_infos());
-  if (metrics_) write(directory_ / "bucket_plan.json", json, "--out");
-  if (!options_.save_plan.empty()) write(options_.save_plan, json, "--save-plan");
+void RunLog::line(const std::string& text) {
+  if (speaks_) terminal_.line(text);
+}
+
+void RunLog::plan() {
+  const std::string json = dist::plan_to_json(ddp_.plan(), ddp_.parameter_infos());
+  if (files_ != nullptr) files_->plan(json);
+  if (!options_.save_plan.empty()) telemetry::write_whole(options_.save_plan, json, "--save-plan");
   if (options_.print_plan && json != printed_plan_)
-    line(dist::plan_table(ddp.plan(), ddp.parameter_infos()) + ddp.gradient_memory().text());
+    line(dist::plan_table(ddp_.plan(), ddp_.parameter_infos()) + ddp_.gradient_memory().text());
   printed_plan_ = json;
 }
 
-void RunLog::step(const StepReport& r, const dist::StepRecord& sync) {
+void RunLog::plan_change() {
+  const auto change = ddp_.last_plan_change();
+  if (!change || change->measured_step != ddp_.ledger().last().step) return;
+  line(change->text());
+  plan();
+  if (files_ == nullptr) return;
+  const nlohmann::ordered_json event{{"event", "plan"},
+                                     {"step", change->step + 1},
+                                     {"plan_epoch", ddp_.ledger().last().plan_epoch},
+                                     {"buckets", change->buckets},
+                                     {"text", change->text()}};
+  files_->event(event.dump());
+}
+
+void RunLog::step(const StepReport& r) {
+  recorder_.step(r);
   if (!speaks_) return;
-  const double rate = 1000.0 * static_cast<double>(r.images) / r.step_ms;
-  const double comm_ms = dist::milliseconds(sync.communication()),
-               hidden_ms = dist::milliseconds(sync.hidden());
-  const double hidden_percent = comm_ms > 0 ? 100 * hidden_ms / comm_ms : 0;
-  if (metrics_) {
-    // Flushed line by line: a killed run leaves whole lines.
-    fmt::print(
-        metrics_.get(),
-        "{{\"step\": {}, \"epoch\": {}, \"loss\": {}, \"lr\": {:.6g}, \"step_ms\": {:.3f}, "
-        "\"images_per_s\": {:.2f}, "
-        "\"comm_ms\": {:.3f}, \"hidden_ms\": {:.3f}, \"exposed_ms\": {:.3f}, \"overlap_pct\": {:.1f}}}\n",
-        r.step, r.epoch, json_number(r.loss), r.lr, r.step_ms, rate, comm_ms, hidden_ms, comm_ms - hidden_ms,
-        hidden_percent);
-    BRIGADE_CHECK(std::fflush(metrics_.get()) == 0, "--out: cannot write metrics.jsonl; ",
-                  std::strerror(errno));
+  const dist::StepRecord& sync = ddp_.ledger().last();
+  run_.add(r, sync);
+  epoch_.add(r, sync);
+  if (terminal_.live() && !options_.quiet && !options_.verbose) {
+    status(r, sync);
+  } else if (!options_.quiet) {
+    line(
+        fmt::format("step {:>5}/{}  epoch {:>3}  loss {:.4f}  lr {:.5f}  {:8.1f} ms  {:7.1f} images/s  comm "
+                    "{:6.1f} ms, {:3.0f} % hidden",
+                    r.step, r.steps, r.epoch + 1, r.loss, r.lr, r.step_ms, r.images_per_s(),
+                    dist::milliseconds(sync.communication()), 100 * sync.overlap()));
   }
-  if (options_.quiet) return;
-  line(
-      fmt::format("step {:>5}/{}  epoch {:>3}  loss {:.4f}  lr {:.5f}  {:8.1f} ms  {:7.1f} images/s  comm "
-                  "{:6.1f} ms, {:3.0f} % hidden",
-                  r.step, r.steps, r.epoch + 1, r.loss, r.lr, r.step_ms, rate, comm_ms, hidden_percent));
+  plan_change();
+  if (r.step % steps_per_epoch_ != 0) return;
+  line(fmt::format("epoch {:>3}  mean loss {:.4f}  {} step{} in {}  {:.1f} images/s  {}", r.epoch + 1,
+                   epoch_.loss / static_cast<double>(epoch_.losses), epoch_.steps, s(epoch_.steps),
+                   duration_text(1e-3 * epoch_.step_ms), epoch_.images_per_s(), epoch_.comm_text()));
+  epoch_ = {};
+}
+
+void RunLog::status(const StepReport& r, const dist::StepRecord& sync) {
+  constexpr double kNewest = 0.1;
+  smooth_ms_ = smooth_ms_ == 0 ? r.step_ms : (1 - kNewest) * smooth_ms_ + kNewest * r.step_ms;
+  // The most wanted first: what does not fit is left out from the end.
+  constexpr int kBar = 22;
+  std::vector<std::string> fields{
+      fmt::format("epoch {} {} {}/{}", r.epoch + 1, progress_bar(r.step, r.steps, kBar), r.step, r.steps),
+      "ETA " + duration_text(1e-3 * smooth_ms_ * static_cast<double>(r.steps - r.step)),
+      fmt::format("{:.0f} images/s", 1000.0 * static_cast<double>(r.images) / smooth_ms_),
+      fmt::format("loss {:.3f}", r.loss)};
+  if (accuracy_) fields.push_back(fmt::format("accuracy {:.2f} %", *accuracy_));
+  fields.push_back(fmt::format("comm {:.1f} ms", dist::milliseconds(sync.communication())));
+  fields.push_back(fmt::format("{:.0f} % hidden", 100 * sync.overlap()));
+  terminal_.status(fields, r.step == r.steps);
 }
 
 bool RunLog::evaluation(const EvaluationReport& r) {
+  recorder_.flush();
   const double accuracy = r.accuracy();
   // Reached is what is printed as reached: 57 of 100 images are 57 %, though 100 * 0.57 is a little less.
   constexpr double kRounding = 1e-9;
   const bool reached = options_.target_accuracy > 0 && 100 * accuracy + kRounding >= options_.target_accuracy;
   if (!speaks_) return reached;
-  if (metrics_) {
-    fmt::print(metrics_.get(), "{{\"epoch\": {}, \"test_loss\": {}, \"test_accuracy\": {:.9g}}}\n", r.epoch,
-               json_number(r.loss), accuracy);
-    BRIGADE_CHECK(std::fflush(metrics_.get()) == 0, "--out: cannot write metrics.jsonl; ",
-                  std::strerror(errno));
-  }
+  accuracy_ = 100 * accuracy;
+  if (files_ != nullptr) files_->evaluation(r);
   line(fmt::format("epoch {:>3}  test loss {:.4f}  test accuracy {:.2f} % ({} of {}){}  in {:.1f} s",
                    r.epoch + 1, r.loss, 100 * accuracy, r.correct, r.images,
                    options_.eval_flip ? " with mirror images" : "", r.seconds));
@@ -144,16 +220,59 @@ bool RunLog::evaluation(const EvaluationReport& r) {
 }
 
 void RunLog::target(const EvaluationReport& r) {
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-  const auto whole = static_cast<std::int64_t>(seconds);
+  const auto whole = static_cast<std::int64_t>(seconds());
   line(fmt::format("target reached: {:.2f} % after epoch {}, {} min {} s", 100 * r.accuracy(), r.epoch + 1,
                    whole / 60, whole % 60));
-  if (!metrics_) return;
-  fmt::print(metrics_.get(),
-             "{{\"target_accuracy\": {:.9g}, \"epoch\": {}, \"reached\": {:.9g}, \"seconds\": {:.3f}}}\n",
-             options_.target_accuracy / 100, r.epoch, r.accuracy(), seconds);
-  BRIGADE_CHECK(std::fflush(metrics_.get()) == 0, "--out: cannot write metrics.jsonl; ",
-                std::strerror(errno));
+  if (files_ == nullptr) return;
+  files_->event(fmt::format(
+      R"({{"event": "target", "target_accuracy": {:.9g}, "epoch": {}, "reached": {:.9g}, "seconds": {:.3f}}})",
+      options_.target_accuracy / 100, r.epoch, r.accuracy(), seconds()));
+}
+
+// The page is made from the files, as bin/report makes it. A run that has succeeded does not fail for want of it.
+std::string RunLog::report() {
+  if (files_ == nullptr) return "";
+  const fs::path& folder = files_->directory();
+  try {
+    brigade::report::write_report(folder, folder / "report.html");
+    return str("advice: ",
+               brigade::report::advice(brigade::report::summarize(brigade::report::read_run(folder))));
+  } catch (const std::exception& error) {
+    return str("no report.html: ", error.what());
+  }
+}
+
+void RunLog::profile() {
+  constexpr std::int64_t kLossBytes = 8;  // Summed over ranks beside the optimizer.
+  telemetry::write_profile(
+      files_->directory(),
+      telemetry::take_profile(ddp_, {.model = options_.model,
+                                     .strategy = options_.sync,
+                                     .plan = options_.plan_json.empty() ? options_.plan : "file",
+                                     .threads = num_threads(),
+                                     .images = options_.batch_size * options_.accumulate,
+                                     .algorithm = options_.deterministic ? "naive" : options_.algorithm,
+                                     .network = options_.launch().network,
+                                     .trailing_bytes = kLossBytes}));
+}
+
+void RunLog::finish(const std::string& parameters_sha256) {
+  recorder_.flush();
+  if (!speaks_) return;
+  terminal_.clear();
+  plan();
+  if (files_ != nullptr) {
+    files_->finish(ddp_.ledger().timeline());
+    profile();
+  }
+  const std::string advice = report();
+  line(fmt::format("done in {}: {}{:.1f} images/s; {}", duration_text(seconds()),
+                   accuracy_ ? fmt::format("test accuracy {:.2f} %; ", *accuracy_) : "", run_.images_per_s(),
+                   run_.comm_text()));
+  if (const std::string late = recorder_.late().text(); !late.empty()) line(late);
+  if (!advice.empty()) line(advice);
+  line("params sha256 " + parameters_sha256);
+  if (files_ != nullptr) line(fmt::format("output in {}", options_.out));
 }
 
 }  // namespace brigade::apps

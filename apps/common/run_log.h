@@ -1,36 +1,19 @@
 // SPDX-License-Identifier: MIT
-// apps/common/run_log.h - what a run tells people (stdout) and programs (--out DIR). Rank 0
-// speaks; the others are silent.
+// apps/common/run_log.h - what a run tells people (stdout) and, with --out DIR, programs (apps/telemetry/run_files.h).
+// Rank 0 speaks; the others only bring it their ledgers. Read before: apps/telemetry/recorder.h.
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
-#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "apps/common/terminal.h"
 #include "apps/common/train_options.h"
+#include "apps/telemetry/recorder.h"
 #include "dist/ddp.h"
 
 namespace brigade::apps {
-
-struct StepReport {
-  std::int64_t step = 0;   ///< From 1.
-  std::int64_t steps = 0;  ///< Of the whole run.
-  std::int64_t epoch = 0;  ///< From 0.
-  double loss = 0;         ///< Mean over ranks and micro-steps.
-  double lr = 0;
-  double step_ms = 0;
-  std::int64_t images = 0;  ///< Of all ranks.
-};
-
-struct EvaluationReport {
-  std::int64_t epoch = 0;
-  std::int64_t images = 0, correct = 0;
-  double loss = 0;
-  double seconds = 0;  ///< That the evaluation took.
-  double accuracy() const { return static_cast<double>(correct) / static_cast<double>(images); }
-};
 
 /// What a run turned out to be, once ranks and data are known.
 struct RunFacts {
@@ -38,43 +21,70 @@ struct RunFacts {
   std::int64_t parameters = 0;
   int threads = 1;  ///< Compute threads per rank.
   std::int64_t steps = 0;
+  std::int64_t steps_per_epoch = 0;
   std::int64_t global_batch = 0;  ///< Images of all ranks per optimizer step.
 };
 
+/// Before anything takes time: rank 0 creates the directory of --out, which must not hold a run yet (--overwrite), and
+/// sees that --save and --save-plan will find a place when training is over. Throws Error naming the path if not.
+/// nullptr without --out and on other ranks. `begin`: when the program started.
+std::unique_ptr<telemetry::RunFiles> open_run_files(const TrainOptions& options, int rank,
+                                                    Clock::time_point begin);
+
+/// All ranks make the same calls in the same order.
 class RunLog {
  public:
-  /// Rank 0 creates the directory and sees that --save will find a place when training is over. Throws Error naming
-  /// the path if not. `options` must outlive the log.
-  /// `begin` is when the program started, from which --target-accuracy counts.
-  RunLog(const TrainOptions& options, int rank, Clock::time_point begin);
-
   /// The banner, config.json and the bucket plan (bucket_plan.json; with --print-plan on the screen as well).
-  void start(const RunFacts& facts, const dist::Ddp& ddp);
+  /// Collective; blocks. `options`, `ddp` and `files` must outlive the log. `begin` is when the program started, from
+  /// which --target-accuracy counts.
+  RunLog(const TrainOptions& options, const RunFacts& facts, dist::Ddp& ddp, telemetry::RunFiles* files,
+         Clock::time_point begin);
 
   /// A line for people, on rank 0.
   void line(const std::string& text);
-  /// bucket_plan.json, the file of --save-plan and the table of --print-plan anew: the planner may have changed
-  /// the plan.
-  void plan(const dist::Ddp& ddp);
-  /// A line of metrics.jsonl and, unless quiet, one on the screen.
-  void step(const StepReport& report, const dist::StepRecord& sync);
-  /// Returns whether --target-accuracy is reached, on every rank; then the log has said so.
+  /// A step is over: its line in the files and, unless quiet, on the screen; the planner's word if it has changed its
+  /// mind; and, where an epoch ends, a line about that.
+  void step(const StepReport& report);
+  /// Returns whether --target-accuracy is reached, on every rank; then the log has said so. Collective; blocks.
   [[nodiscard]] bool evaluation(const EvaluationReport& report);
+  /// Everything is in the files; the last words. Collective; blocks.
+  void finish(const std::string& parameters_sha256);
 
  private:
-  void open();
-  void target(const EvaluationReport& report);
-  void write(const std::filesystem::path& path, const std::string& text, const char* flag);
-
-  struct CloseFile {
-    void operator()(std::FILE* file) const { std::fclose(file); }
+  /// Sums over steps, of an epoch and of the run.
+  struct Totals {
+    std::int64_t steps = 0, images = 0, losses = 0;  // Losses: finite ones.
+    double loss = 0, step_ms = 0, comm_ms = 0, hidden_ms = 0;
+    void add(const StepReport& report, const dist::StepRecord& sync);
+    double images_per_s() const { return 1000.0 * static_cast<double>(images) / step_ms; }
+    /// "comm 12.3 ms a step, 87 % hidden, 1.6 ms exposed"
+    std::string comm_text() const;
   };
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  void banner(const RunFacts& facts) const;
+  void config(const RunFacts& facts);
+  /// bucket_plan.json, the file of --save-plan and the table of --print-plan anew: the planner may have changed it.
+  void plan();
+  void plan_change();
+  void status(const StepReport& report, const dist::StepRecord& sync);
+  void target(const EvaluationReport& report);
+  /// Writes profile.json, for bin/whatif.
+  void profile();
+  /// Writes report.html; returns what it advises.
+  std::string report();
+
   const TrainOptions& options_;
-  bool speaks_;
+  dist::Ddp& ddp_;
+  telemetry::RunFiles* files_;
   Clock::time_point begin_;
-  std::filesystem::path directory_;
+  bool speaks_;
+  std::int64_t steps_per_epoch_;
+  telemetry::Recorder recorder_;
+  mutable Terminal terminal_;
   std::string printed_plan_;
-  std::unique_ptr<std::FILE, CloseFile> metrics_;
+  Totals run_, epoch_;
+  double smooth_ms_ = 0;  // Of a step, for the time that is left.
+  std::optional<double> accuracy_;
 };
 
 }  // namespace brigade::apps

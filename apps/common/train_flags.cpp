@@ -108,8 +108,18 @@ void add_optimisation_flags(CLI::App& app, Raw& raw) {
 void add_output_flags(CLI::App& app, Raw& raw) {
   TrainOptions& o = raw.options;
   const auto group = app.add_option_group("Output");
-  group->add_option("--out", o.out, "Directory for config.json, metrics.jsonl and the bucket plan")
-      ->type_name("DIR");
+  const auto out = group->add_option(
+      "--out", o.out,
+      "Directory for the files of the run: config.json, metrics.jsonl, buckets.csv, bucket_plan.json, "
+      "trace.json.gz (ui.perfetto.dev), events for TensorBoard, report.html");
+  out->type_name("DIR");
+  group->add_flag("--overwrite", o.overwrite, "Remove an earlier run from DIR instead of refusing it")
+      ->needs(out);
+  group
+      ->add_option("--trace-steps", raw.trace_steps,
+                   "Steps of trace.json.gz, from 1; default: five after warm-up")
+      ->type_name("FIRST:LAST")
+      ->needs(out);
   group
       ->add_option("--eval-every", o.eval_every, "Evaluate every N epochs and at the end; 0: at the end only")
       ->check(not_negative())
@@ -121,7 +131,11 @@ void add_output_flags(CLI::App& app, Raw& raw) {
                    "Stop at the first evaluation with this accuracy in percent, and say how long it took")
       ->check(CLI::Range(0.0, 100.0))
       ->type_name("PERCENT");
-  group->add_flag("-q,--quiet", o.quiet, "No line per step");
+  const auto quiet = group->add_flag("-q,--quiet", o.quiet, "No line per step, no progress bar");
+  group
+      ->add_flag("-v,--verbose", o.verbose,
+                 "A line per step on a terminal too, and how exact the clocks of ranks are")
+      ->excludes(quiet);
 }
 
 }  // namespace brigade::apps

@@ -16,6 +16,7 @@ struct Raw {
   TrainOptions options;
   std::string precision = "f32";
   std::string synthetic;  // "" for the bare flag.
+  std::string trace_steps;
   bool no_augment = false, no_shuffle = false, no_norm_decay = false;
 };
 

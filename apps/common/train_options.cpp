@@ -3,6 +3,8 @@
 #include "apps/common/train_options.h"
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -86,6 +88,16 @@ void finish(Raw& raw, const CLI::App& app) {
                                                              {"--timeout", o.timeout},
                                                              {"--min-bucket-kb", o.min_bucket_kb}})
     require_usage(!std::isnan(value), str(flag, ": needs a number; got nan"));
+  if (app.count("--trace-steps") > 0) {
+    constexpr std::int64_t kMaxTraceSteps = 100;
+    char end = 0;
+    const bool pair = std::sscanf(raw.trace_steps.c_str(), "%" SCNd64 ":%" SCNd64 "%c", &o.trace_first,
+                                  &o.trace_last, &end) == 2;
+    require_usage(pair && 1 <= o.trace_first && o.trace_first <= o.trace_last &&
+                      o.trace_last - o.trace_first < kMaxTraceSteps,
+                  str("--trace-steps: needs FIRST:LAST, steps from 1 and at most ", kMaxTraceSteps,
+                      " of them, like 10:14; got ", raw.trace_steps));
+  }
   // As from a shell variable that is not set: silence would mean other data, or no output.
   for (const auto& [flag, value] :
        {std::pair{"--data", &o.data}, {"--out", &o.out}, {"--save", &o.save}, {"--save-plan", &o.save_plan}})
@@ -258,6 +270,7 @@ std::string TrainOptions::to_json() const {
 
 TrainOptions parse_train_options(int argc, char** argv) {
   Raw raw;
+  for (int i = 0; i < argc; ++i) raw.options.command += str(i > 0 ? " " : "", argv[i]);
   CLI::App app(
       "Trains a network on CIFAR-10 on one or many ranks.\n"
       "  train_resnet18 --data DIR                    one rank\n"

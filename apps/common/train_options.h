@@ -86,11 +86,14 @@ struct TrainOptions {
   std::string net, net_schedule, slow_rank;  ///< Empty: the real one.
 
   // Output
-  std::string out;              ///< Empty: no files.
-  std::int64_t eval_every = 1;  ///< Epochs; 0: at the end only.
-  bool eval_flip = false;       ///< Evaluate the mean over each image and its mirror image.
-  double target_accuracy = 0;   ///< Percent at which training stops; 0: it does not.
-  bool quiet = false;
+  std::string out;                               ///< Empty: no files.
+  std::int64_t eval_every = 1;                   ///< Epochs; 0: at the end only.
+  bool eval_flip = false;                        ///< Evaluate the mean over each image and its mirror image.
+  double target_accuracy = 0;                    ///< Percent at which training stops; 0: it does not.
+  bool overwrite = false;                        ///< --out may hold an earlier run, which is removed.
+  std::int64_t trace_first = 0, trace_last = 0;  ///< Steps of trace.json.gz, from 1; 0: some after warm-up.
+  bool quiet = false, verbose = false;
+  std::string command;  ///< As it was given.
 
   dist::LaunchOptions launch() const;
   dist::DdpOptions ddp() const;

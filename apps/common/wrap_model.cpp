@@ -50,7 +50,9 @@ std::unique_ptr<dist::Ddp> wrap_model(const TrainOptions& options, nn::Module& m
         dist::observe_ready_order(model.named_parameters(), model.named_buffers(), group,
                                   [&] { backward(cross_entropy(model(batch.images), batch.labels)); });
   }
-  return std::make_unique<dist::Ddp>(model.named_parameters(), model.named_buffers(), group, ddp);
+  auto wrapped = std::make_unique<dist::Ddp>(model.named_parameters(), model.named_buffers(), group, ddp);
+  wrapped->ledger().timeline().set_layers(model.number_layers());  // What its spans are called.
+  return wrapped;
 }
 
 }  // namespace brigade::apps

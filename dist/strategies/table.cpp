@@ -33,9 +33,9 @@ constexpr std::array kStrategies{
     Strategy{"naive", "after backward, one all-reduce a parameter", per_parameter, make<AfterBackwardSync>},
     Strategy{"flat", "after backward, one all-reduce for everything", flat, make<AfterBackwardSync>},
     Strategy{"per_parameter", "during backward, one asynchronous all-reduce a parameter", per_parameter,
-             make<BucketedSync>},
-    Strategy{"bucketed", "during backward, one asynchronous all-reduce a bucket", make_plan,
              make<BucketedSync>, true},
+    Strategy{"bucketed", "during backward, one asynchronous all-reduce a bucket", make_plan,
+             make<BucketedSync>, true, true},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/safetensors.h"
+#include "core/timeline.h"
 #include "nn/optim/flat_parameters.h"
 
 namespace brigade::optim {
@@ -25,6 +26,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   void step() {
+    const TimedScope span(SpanKind::optimizer);
     begin_step();
     update(parameters_->all());
   }

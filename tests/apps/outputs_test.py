@@ -12,7 +12,7 @@ FLAGS = """--data --synthetic --epochs --steps --batch-size --lr --momentum --we
     --optimizer --precision --model --stem --sync --bucket-mb --first-bucket-mb --accumulate --checkpoint-activations
     --backend --ranks --device --no-norm-decay --nesterov --seed --no-augment --no-shuffle --limit-train --limit-test
     --eval-every --init --save --out --deterministic --plan --threads --clip-norm --ema --timeout --quiet
-    --eval-flip --target-accuracy""".split()
+    --eval-flip --target-accuracy --overwrite --trace-steps --verbose""".split()
 
 
 class Words(ProgramTest):
@@ -71,7 +71,8 @@ class Words(ProgramTest):
 class Files(ProgramTest):
     def test_steps_and_evaluations_have_the_documented_keys(self):
         run = self.train("--epochs=3", ranks=2)
-        self.assertEqual(len(run.steps) + len(run.evaluations), len(run.records))
+        records = [r for r in run.records if r.get("event") != "plan"]
+        self.assertEqual(len(run.steps) + len(run.evaluations), len(records))
         for record in run.steps:
             self.assertEqual(list(record), STEP_KEYS)
             self.assertTrue(all(math.isfinite(value) for value in record.values()), record)
@@ -85,7 +86,7 @@ class Files(ProgramTest):
         self.assertEqual([r["epoch"] for r in run.steps], 4 * [0] + 4 * [1] + 4 * [2])
         self.assertEqual([r["epoch"] for r in run.evaluations], [0, 1, 2])
         # In order: the evaluation of an epoch follows its steps.
-        self.assertEqual([list(r) == EVALUATION_KEYS for r in run.records], 3 * (4 * [False] + [True]))
+        self.assertEqual([list(r) == EVALUATION_KEYS for r in records], 3 * (4 * [False] + [True]))
 
     def test_losses_have_nine_significant_digits(self):
         run = self.train("--steps=8")
@@ -101,7 +102,8 @@ class Files(ProgramTest):
                            "norm_decay": False, "seed": 7, "sync": "naive", "precision": "f32"}.items():
             self.assertEqual(config[key], value, key)
         for flag in FLAGS:
-            if flag not in ("--no-norm-decay", "--no-augment", "--no-shuffle", "--out", "--quiet"):
+            if flag not in ("--no-norm-decay", "--no-augment", "--no-shuffle", "--out", "--quiet", "--overwrite",
+                            "--trace-steps", "--verbose"):
                 self.assertIn(flag[2:].replace("-", "_"), config)
 
     def test_bucket_plan_holds_every_parameter_once(self):
@@ -114,10 +116,13 @@ class Files(ProgramTest):
             self.assertEqual(sum(bucket["bytes"] for bucket in plan["buckets"]) // 4,
                              3072 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10, arguments)
 
-    def test_files_of_an_older_run_are_replaced(self):
-        self.train("--epochs=1", "--out", self.folder / "same")
-        run = self.train("--steps=2", "--out", self.folder / "same")
-        run.folder = self.folder / "same"
+    def test_files_of_an_older_run_are_replaced_only_on_request(self):
+        same = self.folder / "same"
+        self.train("--epochs=1", "--out", same)
+        self.refuse(1, "--out: .*same holds a run already; choose another directory, or give --overwrite", *TINY,
+                    "--steps=2", "--out", same)
+        run = self.train("--steps=2", "--out", same, "--overwrite")
+        run.folder = same
         self.assertEqual(len(run.steps), 2)
 
 

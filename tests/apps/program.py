@@ -22,9 +22,9 @@ SKIPPED = 4  # What CTest takes for "skipped", as with the Catch2 tests.
 TINY = ("--model=mlp", "--synthetic=64", "--batch-size=8", "--threads=1", "--lr=0.01", "--limit-test=10")
 # No randomness in what is trained on, so that worlds of different sizes see the same global batches.
 IN_ORDER = ("--no-shuffle", "--no-augment")
-STEP_KEYS = ["step", "epoch", "loss", "lr", "step_ms", "images_per_s", "comm_ms", "hidden_ms",
-             "exposed_ms", "overlap_pct"]
-EVALUATION_KEYS = ["epoch", "test_loss", "test_accuracy"]
+STEP_KEYS = ["step", "epoch", "loss", "lr", "step_ms", "images_per_s", "comm_ms", "hidden_ms", "exposed_ms",
+             "overlap_pct", "t_s", "plan_epoch", "bus_gb_s", "waited_ms", "straggler", "straggler_ms"]
+EVALUATION_KEYS = ["event", "step", "epoch", "test_loss", "test_accuracy"]
 
 settings = argparse.Namespace(bin=ROOT / "build" / "bin", mpi="OFF")
 
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def steps(self):
-        return [r for r in self.records if "step" in r]
+        return [r for r in self.records if "event" not in r]
 
     @property
     def losses(self):
