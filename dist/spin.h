@@ -3,10 +3,16 @@
 // call and the sleeper 30 us. For ranks that have a core each: dist/shm/meeting.h, dist/threads/hub.cpp.
 #pragma once
 
+#include "dist/transport.h"
+
 namespace brigade::dist {
 
 /// How often a rank looks, some 10 us: by so much ranks differ that reduce their slices at the same time.
 inline constexpr int kLooks = 300;
+
+/// How often a rank looks whose thread waits for the call anyway, some 100 us: as long as a peer takes to wake up. One
+/// that slept sooner would be asleep when the peer comes, which then would have to wake it, and so on, call by call.
+inline constexpr int kPatientLooks = 3000;
 
 /// A moment's rest for the other thread of the core, in a loop that looks at memory.
 inline void pause() {
@@ -20,7 +26,8 @@ inline void pause() {
 /// Whether `done()` became true while somebody looked.
 template <class Done>
 bool comes_soon(const Done& done) {
-  for (int i = 0; i < kLooks; ++i) {
+  const int looks = WaitLimit::is_set() ? kPatientLooks : kLooks;
+  for (int i = 0; i < looks; ++i) {
     if (done()) return true;
     pause();
   }

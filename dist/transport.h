@@ -59,6 +59,8 @@ class WaitLimit {
   WaitLimit(const WaitLimit&) = delete;
   WaitLimit& operator=(const WaitLimit&) = delete;
   static Clock::time_point deadline();  ///< Of the calling thread; max() without a limit.
+  /// Whether the calling thread waits for the call that it runs.
+  static bool is_set() { return deadline() != Clock::time_point::max(); }
 
  private:
   Clock::time_point before_;
