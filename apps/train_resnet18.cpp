@@ -2,10 +2,14 @@
 // apps/train_resnet18.cpp - the whole recipe: data-parallel training of ResNet-18 on CIFAR-10.
 // Runs alone, with --ranks N as threads of one process, or under mpirun. Read next: autograd/node.h;
 // for the flags, apps/common/train_options.cpp.
+#include <atomic>
 #include <cmath>
+#include <csignal>
 
 #include "apps/common/evaluate.h"
+#include "apps/common/interrupt.h"
 #include "apps/common/load_data.h"
+#include "apps/common/model_summary.h"
 #include "apps/common/run_log.h"
 #include "apps/common/run_main.h"
 #include "apps/common/train_options.h"
@@ -51,8 +55,9 @@ double train_step(const TrainOptions& options, nn::Module& model, data::Loader& 
   return loss_sum.item();
 }
 
-void train(const TrainOptions& options, const LoadedData& data, Clock::time_point begin,
-           dist::ProcessGroup& group) {
+// Returns the signal that ended it before its time, or 0.
+int train(const TrainOptions& options, const LoadedData& data, Clock::time_point begin,
+          dist::ProcessGroup& group) {
   const auto& [train_set, test_set, source] = data.split;
   if (options.threads > 0) set_num_threads(options.threads);
   check_same_flags(options, group);
@@ -99,8 +104,10 @@ void train(const TrainOptions& options, const LoadedData& data, Clock::time_poin
     return log.evaluation(report);
   };
 
+  int stopped_by = 0;
   for (std::int64_t step = 1; step <= steps; ++step) {
     const auto step_begin = Clock::now();
+    if (interrupt_signal() != 0) ddp.propose(dist::Decision::stop);  // The others learn it in this step.
     std::int64_t epoch = 0;
     optimizer->set_lr(schedule(step - 1));
     const double loss = train_step(options, *model, loader, ddp, *optimizer, epoch);
@@ -115,14 +122,22 @@ void train(const TrainOptions& options, const LoadedData& data, Clock::time_poin
               .step_ms = dist::milliseconds(Clock::now() - step_begin),
               .images = global_batch,
               .grad_norm = options.clip_norm > 0 ? std::optional(ddp.grad_norm()) : std::nullopt});
+    if (ddp.agreed(dist::Decision::stop) && step < steps) {
+      // A rank that got no signal itself stops as politely asked.
+      stopped_by = interrupt_signal() != 0 ? interrupt_signal() : SIGTERM;
+      log.interrupted(step, stopped_by);
+      break;
+    }
     const bool epoch_ends =
         step % per_epoch == 0 && options.eval_every > 0 && step / per_epoch % options.eval_every == 0;
     if ((epoch_ends || step == steps) && evaluate_now(step, epoch)) break;  // --target-accuracy
   }
 
   const std::string sha = parameters_sha256(*model, group);
-  if (!options.save.empty() && group.rank() == 0) nn::save(*model, options.save);
+  const bool whole = stopped_by == 0;
+  if (whole && !options.save.empty() && group.rank() == 0) nn::save(*model, options.save);
   log.finish(sha);
+  return stopped_by;
 }
 
 }  // namespace
@@ -133,8 +148,19 @@ int main(int argc, char** argv) {
   const auto begin = brigade::Clock::now();
   return run_main([&] {
     const TrainOptions options = parse_train_options(argc, argv);
+    if (options.model_summary) {
+      brigade::dist::run_ranks(options.launch(), [&](brigade::dist::ProcessGroup& group) {
+        const std::string text = model_summary(options, group);
+        if (group.rank() == 0) Terminal().line(text);
+      });
+      return;
+    }
+    catch_interrupts();
     const LoadedData data = load_data(options);  // Once a process: thread ranks share it.
-    brigade::dist::run_ranks(options.launch(),
-                             [&](brigade::dist::ProcessGroup& group) { train(options, data, begin, group); });
+    std::atomic<int> signal{0};
+    brigade::dist::run_ranks(options.launch(), [&](brigade::dist::ProcessGroup& group) {
+      if (const int stopped_by = train(options, data, begin, group)) signal = stopped_by;
+    });
+    if (signal != 0) throw EarlyExit{128 + signal, ""};
   });
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -44,6 +45,21 @@ std::pair<std::int64_t, std::int64_t> trace_window(const TrainOptions& options, 
   if (options.trace_last > 0) return {options.trace_first, std::min(options.trace_last, steps)};
   const std::int64_t first = std::clamp<std::int64_t>(steps - kLength + 1, 1, kWarmUp + 1);
   return {first, std::min(first + kLength - 1, steps)};
+}
+
+// What is known of a plan before the first step: when gradients are ready, and so what sticks out of backward, is not.
+std::string exposure_text(const TrainOptions& options, const dist::Ddp& ddp) {
+  const int ranks = ddp.group().size();
+  if (ranks == 1) return "one rank: nothing travels";
+  std::string text = "exposed time not measured yet";
+  if (options.sync == "bucketed" && options.plan == "auto")
+    text += ", predicted with each change of the plan";
+  const auto network = options.launch().network;
+  if (!network) return text;
+  std::chrono::nanoseconds time{};
+  for (const dist::BucketSpec& bucket : ddp.plan().buckets)
+    time += network->time("all_reduce", bucket.bytes, ranks, 0, 0);
+  return text + fmt::format(" (of {:.1f} ms a step on the modelled network)", dist::milliseconds(time));
 }
 
 }  // namespace
@@ -105,7 +121,8 @@ void RunLog::banner(const RunFacts& facts) const {
   say(fmt::format("batch {} a rank, {} in all; {} step{}; {} with {} learning rate, peak {}",
                   options_.batch_size, facts.global_batch, facts.steps, s(facts.steps), options_.optimizer,
                   options_.schedule, options_.lr));
-  say(fmt::format("{}; {}; plan: {}", processor_text(), launcher_text(), ddp_.plan().rule));
+  say(fmt::format("{}; {}; plan: {}; {}", processor_text(), launcher_text(), ddp_.plan().rule,
+                  exposure_text(options_, ddp_)));
   if (!options_.verbose || group.size() == 1) return;
   for (std::size_t rank = 1; rank < recorder_.clocks().size(); ++rank)
     say(fmt::format("clock of rank {}: {:+.1f} us from rank 0's, within {:.1f} us", rank,
@@ -229,6 +246,14 @@ void RunLog::target(const EvaluationReport& r) {
       options_.target_accuracy / 100, r.epoch, r.accuracy(), seconds()));
 }
 
+void RunLog::interrupted(std::int64_t step, int signal) {
+  const char* const name = signal == SIGINT ? "SIGINT" : "SIGTERM";
+  line(fmt::format("{}: stopped after step {}{}", name, step,
+                   options_.save.empty() ? "" : "; nothing goes to --save, as the run is not over"));
+  if (files_ != nullptr)
+    files_->event(fmt::format(R"({{"event": "interrupted", "step": {}, "signal": "{}"}})", step, name));
+}
+
 // The page is made from the files, as bin/report makes it. A run that has succeeded does not fail for want of it.
 std::string RunLog::report() {
   if (files_ == nullptr) return "";
@@ -272,7 +297,8 @@ void RunLog::finish(const std::string& parameters_sha256) {
   if (const std::string late = recorder_.late().text(); !late.empty()) line(late);
   if (!advice.empty()) line(advice);
   line("params sha256 " + parameters_sha256);
-  if (files_ != nullptr) line(fmt::format("output in {}", options_.out));
+  line(files_ != nullptr ? fmt::format("output in {}", options_.out)
+                         : "no files: --out DIR keeps figures, trace and a report with advice");
 }
 
 }  // namespace brigade::apps

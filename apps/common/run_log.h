@@ -47,6 +47,8 @@ class RunLog {
   void step(const StepReport& report);
   /// Returns whether --target-accuracy is reached, on every rank; then the log has said so. Collective; blocks.
   [[nodiscard]] bool evaluation(const EvaluationReport& report);
+  /// SIGINT or SIGTERM ends the run behind `step`; finish() comes next.
+  void interrupted(std::int64_t step, int signal);
   /// Everything is in the files; the last words. Collective; blocks.
   void finish(const std::string& parameters_sha256);
 

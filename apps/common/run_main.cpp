@@ -4,7 +4,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <exception>
 #include <thread>
@@ -16,10 +19,7 @@ namespace {
 
 // Not std::exit: a communication thread may be stuck in a collective, and destructors would wait for it.
 [[noreturn]] void end(int code, const std::string& line) {
-  std::fflush(stdout);
-  // One write, so that lines of several ranks do not mix.
-  std::fwrite(line.data(), 1, line.size(), stderr);
-  std::fflush(stderr);
+  write_at_once(STDERR_FILENO, line);
   // The launcher kills the other ranks as soon as one ends: give those that failed for the same reason time
   // to say so (of a usage error only rank 0 speaks, and it need not be the first to end).
   if (dist::launch_environment().size > 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -37,6 +37,20 @@ std::string line_of(const std::string& message) {
 
 }  // namespace
 
+void write_at_once(int descriptor, std::string_view text) {
+  std::fflush(stdout);  // What others have printed comes first.
+  while (!text.empty()) {
+    // As many lines as a pipe takes without letting others in between; a longer line has to take its chance.
+    std::string_view piece = text.substr(0, PIPE_BUF);
+    if (piece.size() < text.size())
+      if (const std::size_t end = piece.rfind('\n'); end != std::string_view::npos)
+        piece = piece.substr(0, end + 1);
+    const ssize_t written = ::write(descriptor, piece.data(), piece.size());
+    if (written < 0 && errno != EINTR) return;  // Nobody reads any more.
+    text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
+}
+
 void end_with_error(const std::string& message) { end(1, line_of(message)); }
 
 int run_main(const std::function<void()>& body) {
@@ -45,7 +59,7 @@ int run_main(const std::function<void()>& body) {
     return 0;
   } catch (const EarlyExit& exit) {
     if (exit.code == 0) {
-      std::fputs(exit.text.c_str(), stdout);
+      if (dist::launch_environment().rank == 0) write_at_once(STDOUT_FILENO, exit.text);
       return 0;
     }
     // Every rank finds the same usage error: one of them is enough to print it.

@@ -4,14 +4,20 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace brigade::apps {
 
-/// Thrown where the program should print `text` and end with `code` (0 for --help, 2 for a usage error).
+/// Thrown where the program should print `text`, on one rank, and end with `code` (0 for --help, 2 for a usage error,
+/// 130 or 143 behind SIGINT or SIGTERM).
 struct EarlyExit {
   int code = 0;
   std::string text;
 };
+
+/// Writes `text` to a file descriptor, whole lines in one call each or several together, so that lines of several
+/// processes and threads on one terminal or pipe do not mix (a pipe keeps PIPE_BUF bytes together).
+void write_at_once(int descriptor, std::string_view text);
 
 /// Runs `body`. Exit codes: 0 success, 1 failure, 2 usage error. A failure prints one line, "[rank 2/4] error: …" in
 /// a job of several processes, and ends this process at once, so that its launcher ends the peers: nothing is

@@ -7,9 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <string_view>
+
+#include "apps/common/run_main.h"
 
 namespace brigade::apps {
 namespace {
@@ -29,11 +30,7 @@ bool is_set(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
-void write(const std::string& text) {
-  // One call, so that lines of several processes on one terminal do not mix.
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
+void write(const std::string& text) { write_at_once(STDOUT_FILENO, text); }
 
 }  // namespace
 

@@ -9,12 +9,29 @@
 
 namespace brigade::apps {
 
+void add_config_flags(CLI::App& app, Raw& raw) {
+  const auto group = app.add_option_group("Configuration");
+  group
+      ->add_option("--config", raw.config,
+                   "TOML with a line like batch-size = 64 a flag; flags and BRIGADE_BATCH_SIZE=64 in the "
+                   "environment come before it")
+      ->type_name("FILE");
+  group->add_flag("--print-config", raw.print_config,
+                  "Print the configuration in effect as such a file, and end");
+  group->add_flag("--model-summary", raw.options.model_summary,
+                  "Print a table of layers with their shapes, work and buckets, and end");
+  group->add_option("--completion", raw.completion, "Print a script that completes flags, and end")
+      ->check(CLI::IsMember({"bash"}));
+  for (CLI::Option* option : group->get_options()) option->configurable(false);  // Not in a file.
+}
+
 void add_data_flags(CLI::App& app, Raw& raw) {
   TrainOptions& o = raw.options;
   const auto group = app.add_option_group("Data");
   const auto data = group->add_option(
       "--data", o.data,
       "Directory with cifar-10-batches-bin; default: $BRIGADE_DATA, then the cache folder, else synthetic");
+  data->type_name("DIR");
   group
       ->add_option("--synthetic", raw.synthetic,
                    "Train on N generated images (default 50000) instead of real ones")

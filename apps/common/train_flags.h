@@ -17,12 +17,15 @@ struct Raw {
   std::string precision = "f32";
   std::string synthetic;  // "" for the bare flag.
   std::string trace_steps;
+  std::string config, completion;
+  bool print_config = false;
   bool no_augment = false, no_shuffle = false, no_norm_decay = false;
 };
 
 /// The rules of --plan that need nothing but their name.
 std::vector<dist::PlanRule> named_rules();
 
+void add_config_flags(CLI::App& app, Raw& raw);
 void add_data_flags(CLI::App& app, Raw& raw);
 void add_model_flags(CLI::App& app, Raw& raw);
 void add_optimisation_flags(CLI::App& app, Raw& raw);

@@ -2,6 +2,8 @@
 // apps/common/train_options.cpp - flags become values: what does not go together, and what programs make of them.
 #include "apps/common/train_options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -11,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common/run_main.h"
+#include "apps/common/train_config.h"
 #include "apps/common/train_flags.h"
 #include "core/choices.h"
 #include "kernels/ops.h"
@@ -135,6 +138,12 @@ void finish(Raw& raw, const CLI::App& app) {
       "--target-accuracy: needs a number above 0, and evaluations before the end: --eval-every 1 or more");
   require_usage(app.count("--epochs") == 0 || app.count("--steps") == 0,
                 "--epochs and --steps exclude each other");
+}
+
+void warn_of_unknown(const Settings& settings) {
+  if (dist::launch_environment().rank != 0) return;  // One rank is enough to say it.
+  for (const std::string& name : settings.unknown_variables)
+    write_at_once(STDERR_FILENO, str("train_resnet18: warning: ", name, " is no flag's variable; ignored\n"));
 }
 
 }  // namespace
@@ -277,18 +286,30 @@ TrainOptions parse_train_options(int argc, char** argv) {
       "  train_resnet18 --data DIR --ranks 4          four ranks in this process\n"
       "  mpirun -np 4 train_resnet18 --data DIR       four processes\n"
       "More ranks than cores: mpirun --oversubscribe. As root: mpirun --allow-run-as-root. scripts/train.sh\n"
-      "--ranks 4 gives Open MPI all that it wants.",
+      "--ranks 4 gives Open MPI all that it wants.\n"
+      "Each flag is a variable too, --batch-size BRIGADE_BATCH_SIZE, and a line in the file of --config. A "
+      "flag\n"
+      "comes before its variable, that before the file.\n"
+      "Exit codes: 0 done, 1 failed, 2 usage, 130 and 143 ended by SIGINT and SIGTERM after a whole step (a "
+      "second\n"
+      "signal does not wait); 75 is kept for runs that have saved their state and want to be started again.",
       "train_resnet18");
-  for (const auto add : {add_data_flags, add_model_flags, add_optimisation_flags, add_rank_flags,
-                         add_sync_flags, add_network_flags, add_output_flags})
+  for (const auto add : {add_config_flags, add_data_flags, add_model_flags, add_optimisation_flags,
+                         add_rank_flags, add_sync_flags, add_network_flags, add_output_flags})
     add(app, raw);
+  Settings settings;
   try {
-    app.parse(argc, argv);
+    settings = gather_settings(app, argc, argv);
+    warn_of_unknown(settings);
+    // CLI11 wants the last one first.
+    app.parse(std::vector<std::string>(settings.arguments.rbegin(), settings.arguments.rend()));
+    if (!raw.completion.empty()) throw EarlyExit{0, bash_completion(app)};
     finish(raw, app);
+    if (raw.print_config) throw EarlyExit{0, config_text(app, settings)};
   } catch (const CLI::CallForHelp&) {
     throw EarlyExit{0, app.help()};
   } catch (const CLI::ParseError& error) {
-    throw EarlyExit{2, str("train_resnet18: ", error.what(), "; see --help\n")};
+    throw EarlyExit{2, str("train_resnet18: ", with_sources(error.what(), settings), "; see --help\n")};
   }
   return raw.options;
 }

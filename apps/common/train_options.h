@@ -93,7 +93,8 @@ struct TrainOptions {
   bool overwrite = false;                        ///< --out may hold an earlier run, which is removed.
   std::int64_t trace_first = 0, trace_last = 0;  ///< Steps of trace.json.gz, from 1; 0: some after warm-up.
   bool quiet = false, verbose = false;
-  std::string command;  ///< As it was given.
+  bool model_summary = false;  ///< Instead of training.
+  std::string command;         ///< As it was given.
 
   dist::LaunchOptions launch() const;
   dist::DdpOptions ddp() const;
@@ -101,7 +102,9 @@ struct TrainOptions {
   std::string to_json() const;  ///< config.json
 };
 
-/// Throws EarlyExit (apps/common/run_main.h) for --help and for usage errors.
+/// From flags, $BRIGADE_* variables and the file of --config (apps/common/train_config.h). Warns on stderr of variables
+/// that nobody knows. Throws EarlyExit (apps/common/run_main.h) for --help, --print-config, --completion and for usage
+/// errors.
 TrainOptions parse_train_options(int argc, char** argv);
 
 }  // namespace brigade::apps
