@@ -47,8 +47,8 @@ std::int64_t product(const Dims& dims) {
   return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// Multiply-adds of an operation as it says what it works on (kernels/ops_spatial.cpp, ops_matmul.cpp); 0 for those whose
-// time goes into moving bytes.
+// Multiply-adds of an operation as it says what it works on (kernels/ops_spatial.cpp, ops_matmul.cpp); 0 for those
+// whose time goes into moving bytes.
 std::int64_t products_of(std::string_view op, const SpanDetails& details) {
   const auto of = [&](std::size_t i) -> const Dims& { return details[i].value; };
   if (op == "linear") return product(of(0)) * of(1)[0];

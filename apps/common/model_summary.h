@@ -33,8 +33,11 @@ struct Observed {
 };
 Observed observe_forward(nn::Module& model, const Tensor& images);
 
-/// The table: layers in order, when their gradients are ready (1 is the first, as rank 0 observes it), and the bucket that
-/// takes them. Collective; blocks.
+/// The table: layers in order, when their gradients are ready (1 is the first, as rank 0 observes it), and the bucket
+/// that takes them. Collective; blocks.
 std::string model_summary(const TrainOptions& options, dist::ProcessGroup& group);
+
+/// The same for a program without a group: starts the ranks of `options`, and the first one prints.
+void print_model_summary(const TrainOptions& options);
 
 }  // namespace brigade::apps

@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "BRIGADE_";
 
-// Variables that say something else than the flag of their name would. $BRIGADE_DATA is a place to look (data/find_data.h).
+// Variables that say something else than the flag of their name would. $BRIGADE_DATA is a place to look
+// (data/find_data.h).
 constexpr std::array<std::string_view, 6> kOtherVariables{"BRIGADE_DATA",         "BRIGADE_HOST",
                                                           "BRIGADE_BUILD",        "BRIGADE_PYTHON",
                                                           "BRIGADE_SKIP_INSTALL", "BRIGADE_TEST_BACKEND"};

@@ -107,18 +107,29 @@ class NonFiniteUnderMpi(NonFinite):
 class DifferentFlags(ProgramTest):
     """Ranks that were not started alike: all end at once and name the flag."""
 
+    def launch(self, program, odd_program):
+        command = ["bash", "-c", 'source "$1/scripts/lib.sh"; shift; mpi_environment; "$@"', "bash", ROOT,
+                   os.environ.get("MPIRUN", "mpirun"), "--oversubscribe", "--bind-to", "none", "--quiet",
+                   "-np", "1", *program, ":", "-np", "1", *odd_program]
+        run = execute(command, 60)
+        self.assertNotEqual(run.code, 0, run)
+        self.assertLess(run.seconds, 15, run)
+        return run.complaints[0]
+
+    PROGRAM = (*TINY, "--steps=2", "--timeout=20")
+
     def test_the_flag_is_named(self):
         for odd, what in (("--lr=0.5", r"lr 0\.01 as on rank 0, got lr 0\.5"), ("--net=1gbit,50us", "net "),
                           ("--non-finite=skip", "non_finite"), ("--deterministic", "deterministic"),
                           ("--batch-size=4", "batch_size"), ("--sync=flat", "sync")):
-            program = [str(settings.bin / "train_resnet18"), *TINY, "--steps=2", "--timeout=20"]
-            command = ["bash", "-c", 'source "$1/scripts/lib.sh"; shift; mpi_environment; "$@"', "bash", ROOT,
-                       os.environ.get("MPIRUN", "mpirun"), "--oversubscribe", "--bind-to", "none", "--quiet",
-                       "-np", "1", *program, ":", "-np", "1", *last_wins([*program, odd])]
-            run = execute(command, 60)
-            self.assertNotEqual(run.code, 0, run)
-            self.assertLess(run.seconds, 15, run)
-            self.assertRegex(run.complaints[0], "ranks were started with different flags: rank 1: expected " + what)
+            program = [str(settings.bin / "train_resnet18"), *self.PROGRAM]
+            complaint = self.launch(program, last_wins([*program, odd]))
+            self.assertRegex(complaint, "ranks were started with different flags: rank 1: expected " + what)
+
+    def test_so_is_a_variable_that_only_one_rank_has(self):
+        program = [str(settings.bin / "train_resnet18"), *self.PROGRAM]
+        complaint = self.launch(program, ["env", "BRIGADE_MOMENTUM=0.5", *program])
+        self.assertRegex(complaint, "different flags: rank 1: expected momentum 0.9 as on rank 0, got momentum 0.5")
 
 
 if __name__ == "__main__":

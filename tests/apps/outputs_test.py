@@ -13,13 +13,14 @@ FLAGS = """--data --synthetic --epochs --steps --batch-size --lr --momentum --we
     --backend --ranks --device --no-norm-decay --nesterov --seed --no-augment --no-shuffle --limit-train --limit-test
     --eval-every --init --save --out --deterministic --plan --threads --clip-norm --ema --timeout --quiet
     --eval-flip --target-accuracy --overwrite --trace-steps --verbose""".split()
+NOT_OF_A_RUN = ["--config", "--print-config", "--model-summary", "--completion"]
 
 
 class Words(ProgramTest):
     def test_help_names_every_flag(self):
         run = self.run_program("--help")
         self.assertEqual((run.code, run.err), (0, ""))
-        for flag in FLAGS:
+        for flag in FLAGS + NOT_OF_A_RUN:
             self.assertRegex(run.out, rf"(?m)(^|[\s,]){flag}\b", flag)
 
     def test_help_and_readme_say_what_mpirun_wants(self):
@@ -38,7 +39,20 @@ class Words(ProgramTest):
         out = self.train("--steps=2", "--threads=1", "--accumulate=2", "--lr=0.025", "--sync=flat", ranks=2).out
         self.assertRegex(out, r"mlp \(\d+ parameters, f32\), 2 ranks x 1 thread \(threads\), sync flat, 1 buckets?\n")
         self.assertRegex(out, r"batch 8 a rank, 32 in all; 2 steps; sgd with cosine learning rate, peak 0\.025\n")
-        self.assertRegex(self.train("--steps=1", "--threads=2").out, r"1 rank x 2 threads")
+        self.assertRegex(out, r"; plan: .*; exposed time not measured yet\n")
+        one = self.train("--steps=1", "--threads=2").out
+        self.assertRegex(one, r"1 rank x 2 threads")
+        self.assertRegex(one, r"; plan: .*; one rank: nothing travels\n")
+
+    def test_banner_says_what_is_known_of_exposure(self):
+        # Of 3.28 MB, a ring of two ranks sends all once: 26.3 ms at 1 Gbit/s.
+        out = self.train("--steps=1", "--net=1gbit", ranks=2).out
+        self.assertRegex(out, r"exposed time not measured yet, predicted with each change of the plan "
+                              r"\(of 26\.3 ms a step on the modelled network\)\n")
+
+    def test_a_run_without_files_says_how_to_get_them(self):
+        out = self.run_program(*TINY, "--steps=1").out
+        self.assertRegex(out, r"(?m)^no files: --out DIR keeps figures, trace and a report with advice$")
 
     def test_bf16_without_instructions_for_it_trains_in_f32_and_says_so(self):
         out = self.train("--steps=2", "--precision=bf16", DNNL_MAX_CPU_ISA="AVX2").out

@@ -30,8 +30,8 @@ settings = argparse.Namespace(bin=ROOT / "build" / "bin", mpi="OFF")
 
 
 def environment(**changes):
-    """The caller's, without what decides where data lies and who is a rank: these tests may run under a launcher."""
-    launchers = ("OMPI_", "PMI_", "PMIX_", "PRTE_", "SLURM_", "MPI_", "BRIGADE_DATA")
+    """The caller's, without what decides who is a rank and what flags are: these tests may run under a launcher."""
+    launchers = ("OMPI_", "PMI_", "PMIX_", "PRTE_", "SLURM_", "MPI_", "BRIGADE_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
     return {**kept, "OMP_WAIT_POLICY": "passive", **changes}
 
