@@ -123,8 +123,7 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
               .images = global_batch,
               .grad_norm = options.clip_norm > 0 ? std::optional(ddp.grad_norm()) : std::nullopt});
     if (ddp.agreed(dist::Decision::stop) && step < steps) {
-      // A rank that got no signal itself stops as politely asked.
-      stopped_by = interrupt_signal() != 0 ? interrupt_signal() : SIGTERM;
+      stopped_by = interrupt_signal() != 0 ? interrupt_signal() : SIGTERM;  // Another rank's.
       log.interrupted(step, stopped_by);
       break;
     }
@@ -134,8 +133,7 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
   }
 
   const std::string sha = parameters_sha256(*model, group);
-  const bool whole = stopped_by == 0;
-  if (whole && !options.save.empty() && group.rank() == 0) nn::save(*model, options.save);
+  if (stopped_by == 0 && !options.save.empty() && group.rank() == 0) nn::save(*model, options.save);
   log.finish(sha);
   return stopped_by;
 }
@@ -148,13 +146,7 @@ int main(int argc, char** argv) {
   const auto begin = brigade::Clock::now();
   return run_main([&] {
     const TrainOptions options = parse_train_options(argc, argv);
-    if (options.model_summary) {
-      brigade::dist::run_ranks(options.launch(), [&](brigade::dist::ProcessGroup& group) {
-        const std::string text = model_summary(options, group);
-        if (group.rank() == 0) Terminal().line(text);
-      });
-      return;
-    }
+    if (options.model_summary) return print_model_summary(options);
     catch_interrupts();
     const LoadedData data = load_data(options);  // Once a process: thread ranks share it.
     std::atomic<int> signal{0};

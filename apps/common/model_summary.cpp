@@ -4,6 +4,7 @@
 
 #include <cxxabi.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <map>
@@ -12,6 +13,7 @@
 #include <span>
 #include <typeinfo>
 
+#include "apps/common/run_main.h"
 #include "apps/common/wrap_model.h"
 #include "autograd/engine.h"
 #include "autograd/node.h"
@@ -208,6 +210,13 @@ std::string model_summary(const TrainOptions& options, dist::ProcessGroup& group
              "from 0, "
              "sent in this order; plan: {}",
              1e-9 * static_cast<double>(products), plan.rule);
+}
+
+void print_model_summary(const TrainOptions& options) {
+  dist::run_ranks(options.launch(), [&](dist::ProcessGroup& group) {
+    const std::string text = model_summary(options, group);
+    if (group.rank() == 0) write_at_once(STDOUT_FILENO, text + '\n');
+  });
 }
 
 }  // namespace brigade::apps
