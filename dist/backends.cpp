@@ -3,12 +3,21 @@
 #include "dist/launch.h"
 
 #if BRIGADE_HAS_MPI
+#include "dist/mpi/mpi_calls.h"
 #include "dist/mpi/mpi_job.h"
 #endif
 
 namespace brigade::dist {
 
 std::vector<std::string_view> backend_names() { return {"auto", "threads", "mpi", "plain_mpi"}; }
+
+std::optional<MpiLibrary> mpi_library() {
+#if BRIGADE_HAS_MPI
+  return MpiLibrary{.compiled = compiled_mpi(), .loaded = loaded_mpi()};
+#else
+  return std::nullopt;
+#endif
+}
 
 std::shared_ptr<Job> join_mpi_job(std::chrono::milliseconds timeout) {
 #if BRIGADE_HAS_MPI

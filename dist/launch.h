@@ -24,6 +24,14 @@ struct LaunchEnvironment {
 };
 LaunchEnvironment launch_environment();
 
+/// The MPI behind the mpi backend, in its own words.
+struct MpiLibrary {
+  std::string compiled;  ///< By its headers: "Open MPI 4.1.4", "MPICH 4.0.2".
+  std::string loaded;    ///< What the library that is loaded says of itself, which may be many lines.
+};
+/// Nothing if the backend is not compiled in. Does not start MPI.
+std::optional<MpiLibrary> mpi_library();
+
 /// How ranks on one host exchange bytes in a job of several processes.
 enum class InHost : std::uint8_t { shared_memory, mpi };
 

@@ -5,78 +5,26 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <fstream>
-#include <sstream>
+#include <vector>
 
+#include "apps/common/command_line.h"
+#include "apps/common/machine_text.h"
 #include "apps/common/run_main.h"
 #include "core/check.h"
-#include "core/parallel.h"
 #include "dist/launch.h"
 
 namespace brigade::apps {
-namespace {
-
-// What follows the colon of the first line of /proc/cpuinfo that begins with `key`; empty if there is none.
-std::string cpuinfo(std::string_view key) {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(key)) return line.substr(std::min(line.size(), line.find(':') + 2));
-  return {};
-}
-
-// The instruction sets that decide speed here, in the words of people.
-std::string instruction_sets() {
-  constexpr std::pair<const char*, const char*> kNames[] = {{"avx2", "AVX2"},
-                                                            {"avx512f", "AVX-512"},
-                                                            {"avx512_bf16", "AVX512-BF16"},
-                                                            {"avx512_vnni", "VNNI"},
-                                                            {"amx_bf16", "AMX-BF16"},
-                                                            {"amx_int8", "AMX-INT8"},
-                                                            {"asimd", "Advanced SIMD"},
-                                                            {"sve", "SVE"}};
-  std::istringstream flags(cpuinfo("flags") + " " + cpuinfo("Features"));
-  std::string out;
-  std::vector<std::string> have;
-  for (std::string flag; flags >> flag;) have.push_back(flag);
-  for (const auto& [flag, name] : kNames)
-    if (std::find(have.begin(), have.end(), flag) != have.end()) out += std::string(", ") + name;
-  return out;
-}
-
-std::string cpu_name() {
-  std::string name = cpuinfo("model name");
-  return name.empty() ? "unknown processor" : name;
-}
-
-// The command as it could be typed again.
-std::string quoted(int argc, char** argv) {
-  std::string out;
-  for (int i = 0; i < argc; ++i) {
-    const std::string word = argv[i];
-    const bool plain =
-        !word.empty() && word.find_first_of(" '\"\\$`&|;<>()*?[]#~!{}\t\n") == std::string::npos;
-    out += str(i > 0 ? " " : "", plain ? word : "'" + word + "'");
-  }
-  return out;
-}
-
-}  // namespace
-
-std::string machine_line() {
-  const int cores = available_cores();
-  return str(cpu_name(), ", ", cores, cores == 1 ? " core" : " cores", instruction_sets());
-}
 
 nlohmann::ordered_json to_json(const Spread& s) { return {{"p5", s.p5}, {"p50", s.p50}, {"p95", s.p95}}; }
 
 Report::Report(int argc, char** argv) {
   json_["machine"] = machine_line();
   json_["date"] = fmt::format("{:%Y-%m-%d %H:%M:%S}Z", fmt::gmtime(std::time(nullptr)));
-  json_["command"] = quoted(argc, argv);
+  json_["command"] = command_line(std::vector<std::string>(argv, argv + argc));
   json_["rows"] = nlohmann::ordered_json::array();
 }
 

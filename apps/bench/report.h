@@ -14,9 +14,6 @@
 
 namespace brigade::apps {
 
-/// "Intel(R) Xeon(R) Processor, 2 cores, AVX-512, AMX-BF16 …"
-std::string machine_line();
-
 /// Fields p5, p50, p95.
 nlohmann::ordered_json to_json(const Spread& spread);
 

@@ -1,16 +1,29 @@
 // SPDX-License-Identifier: MIT
-// apps/common/machine_text.cpp - see the header.
+// apps/common/machine_text.cpp - read from /proc/cpuinfo and from what launchers leave in the environment.
 #include "apps/common/machine_text.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <utility>
 
+#include "core/check.h"
+#include "core/parallel.h"
 #include "dist/launch.h"
 
 namespace brigade::apps {
+namespace {
+
+// What follows the colon of the first line of /proc/cpuinfo that begins with `key`; empty if there is none.
+std::string cpuinfo(std::string_view key) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(key)) return line.substr(std::min(line.size(), line.find(':') + 2));
+  return {};
+}
+
+}  // namespace
 
 std::string launcher_text() {
   if (!dist::launch_environment().mpi) return "no launcher";
@@ -19,27 +32,36 @@ std::string launcher_text() {
   return "launched by an mpiexec that speaks PMI";
 }
 
+std::string cpu_name() {
+  std::string name = cpuinfo("model name");
+  return name.empty() ? "unknown processor" : name;
+}
+
+bool cpu_has(std::string_view flag) {
+  std::istringstream flags(cpuinfo("flags") + " " + cpuinfo("Features"));  // x86, Arm
+  for (std::string have; flags >> have;)
+    if (have == flag) return true;
+  return false;
+}
+
 std::string processor_text() {
-#if defined(__x86_64__)
-  const auto supports = [](bool has, const char* name) { return has ? std::string(name) : std::string(); };
-  std::string text = "SSE2";
-  if (__builtin_cpu_supports("avx512f")) {
-    text = "AVX-512";
-    const std::string bf16 = supports(__builtin_cpu_supports("avx512bf16"), "bf16"),
-                      vnni = supports(__builtin_cpu_supports("avx512vnni"), "vnni");
-    if (!bf16.empty() || !vnni.empty())
-      text += " (" + bf16 + (!bf16.empty() && !vnni.empty() ? ", " : "") + vnni + ")";
-  } else if (__builtin_cpu_supports("avx2")) {
-    text = "AVX2";
-  }
-  // g++ 12 has no name for it: leaf 7, bit 24 of edx is AMX-TILE.
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  constexpr unsigned kAmxTile = 1u << 24;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAmxTile) != 0) text += ", AMX";
-  return text;
-#else
-  return "an unknown processor";
-#endif
+  constexpr std::pair<const char*, const char*> kNames[] = {{"avx2", "AVX2"},
+                                                            {"avx512f", "AVX-512"},
+                                                            {"avx512_bf16", "AVX512-BF16"},
+                                                            {"avx512_vnni", "VNNI"},
+                                                            {"amx_bf16", "AMX-BF16"},
+                                                            {"amx_int8", "AMX-INT8"},
+                                                            {"asimd", "Advanced SIMD"},
+                                                            {"sve", "SVE"}};
+  std::string out;
+  for (const auto& [flag, name] : kNames)
+    if (cpu_has(flag)) out += std::string(out.empty() ? "" : ", ") + name;
+  return out.empty() ? "no vector instructions that matter" : out;
+}
+
+std::string machine_line() {
+  const int cores = available_cores();
+  return str(cpu_name(), ", ", cores, cores == 1 ? " core, " : " cores, ", processor_text());
 }
 
 }  // namespace brigade::apps

@@ -48,6 +48,23 @@ void check_mpi(int code, const char* call) {
   throw CommError(str(call, ": ", std::string_view(text, static_cast<std::size_t>(length))));
 }
 
+std::string compiled_mpi() {
+#if defined(OMPI_MAJOR_VERSION)
+  return str("Open MPI ", OMPI_MAJOR_VERSION, ".", OMPI_MINOR_VERSION, ".", OMPI_RELEASE_VERSION);
+#elif defined(MPICH_VERSION)
+  return str("MPICH ", MPICH_VERSION);
+#else
+  return str("MPI ", MPI_VERSION, ".", MPI_SUBVERSION);
+#endif
+}
+
+std::string loaded_mpi() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  return std::string(text, static_cast<std::size_t>(length));
+}
+
 void wait_asleep(std::span<MPI_Request> requests, const char* call) {
   const auto begin = Clock::now();
   while (true) {

@@ -6,6 +6,7 @@
 #include <mpi.h>
 
 #include <span>
+#include <string>
 
 #include "dist/transport.h"
 
@@ -14,6 +15,11 @@ namespace brigade::dist {
 /// Throws CommError with MPI's own text unless `code` is MPI_SUCCESS:
 /// `check_mpi(MPI_Barrier(c), "MPI_Barrier")`.
 void check_mpi(int code, const char* call);
+
+/// "Open MPI 4.1.4", "MPICH 4.0.2": the headers that this was compiled with.
+std::string compiled_mpi();
+/// What the library says of itself; may be called before MPI starts.
+std::string loaded_mpi();
 
 /// Waits for all of `requests` and sleeps most of that time. MPI's own waits spin, and even with yielding they take
 /// half of a core that computes; but MPI moves bytes only inside calls, so sleeping for long would stop a transfer.

@@ -23,6 +23,11 @@ bool has(dnnl::cpu_isa wanted) {
 
 }  // namespace
 
+std::string version() {
+  const dnnl::version_t& v = *dnnl::version();
+  return str(v.major, ".", v.minor, ".", v.patch);
+}
+
 bool supports_bf16() { return has(dnnl::cpu_isa::avx512_core); }
 bool supports_int8() { return has(dnnl::cpu_isa::avx512_core_vnni) || has(dnnl::cpu_isa::avx2_vnni); }
 bool supports_amx() { return has(dnnl::cpu_isa::avx512_core_amx); }

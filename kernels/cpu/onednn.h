@@ -7,6 +7,9 @@
 
 namespace brigade::onednn {
 
+/// "2.6.3", of the library that is loaded.
+std::string version();
+
 /// Whether oneDNN has bf16 primitives for this processor (they need AVX-512).
 bool supports_bf16();
 /// Whether the processor adds products of four bytes in 32 bits (VNNI). Without it oneDNN's int8 kernels saturate

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// apps/launch/group.h - ranks as one thing: a signal reaches all of them, and they end together, with one exit code.
+//
+// Why this process stays as a parent: Open MPI's mpirun answers SIGINT and SIGTERM by ending its ranks within a second
+// and returns 1, whatever they returned; MPICH's passes them on and may return 0. Here ranks get the signal itself and
+// the time to save, and "75: saved" stays 75.
+#pragma once
+
+#include <chrono>
+
+#include "apps/launch/command.h"
+
+namespace brigade::launch {
+
+struct GroupRules {
+  bool several_hosts = false;
+  std::chrono::milliseconds grace{30'000};  ///< For ranks to end by themselves after a signal.
+};
+
+/// Runs the command until it and all its processes have ended. Returns its exit code, or 128 + the signal that ended it
+/// or that this process was asked to end by. Throws Error if it cannot be started.
+int run_group(const Command& command, const GroupRules& rules);
+
+}  // namespace brigade::launch
