@@ -39,6 +39,13 @@ constexpr Launcher kLaunchers[] = {
     {"PMIX_RANK", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE"},                           // srun --mpi=pmix
 };
 
+// Compute threads of a rank that is a process. OMP_NUM_THREADS speaks of one process, and cores that a launcher has
+// given to each rank cannot be told from cores that all share.
+int threads_of_process(int local_ranks) {
+  const int wanted = number("OMP_NUM_THREADS");
+  return wanted > 0 ? wanted : std::max(1, available_cores() / local_ranks);
+}
+
 // The backend's transport behind what the options ask for. A chosen algorithm runs over the modelled links message by
 // message; without one the model takes whole collectives as rings.
 std::unique_ptr<Transport> decorated(std::unique_ptr<Transport> transport, const LaunchOptions& options) {
@@ -163,12 +170,12 @@ void run_mpi(const LaunchOptions& options, const LaunchEnvironment& environment,
   const bool plain = options.backend == "plain_mpi";
   const std::string backend = plain ? "plain_mpi" : "mpi";
   BRIGADE_CHECK(environment.mpi, "backend ", backend,
-                ": needs a process started by mpirun; start it as mpirun -np N program");
+                ": needs a process started by mpirun; start it as launch -n N -- PROGRAM");
   BRIGADE_CHECK(options.ranks == 1 || options.ranks == environment.size, "backend ", backend,
                 ": the number of ranks is mpirun's -np; got ranks ", options.ranks, " and -np ",
                 environment.size);
   const std::shared_ptr<Job> job = options.job ? options.job : join_mpi_job(options.group.timeout);
-  set_num_threads(std::max(1, available_cores() / environment.local_size));
+  set_num_threads(threads_of_process(environment.local_size));
   const InHost in_host = plain ? InHost::mpi : InHost::shared_memory;
   std::exception_ptr failure;
   {

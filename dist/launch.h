@@ -75,10 +75,11 @@ std::vector<std::string_view> backend_names();
 std::vector<std::string_view> algorithm_names();
 
 /// Runs `body(group)` on every rank that lives in this process and waits for all of them. Each rank's thread
-/// has set_num_threads(cores / local ranks) (at least 1). When a body throws, the group is aborted so that
-/// its peers end too, and the error that started it is rethrown (Error and CommError with "[rank r/n] " in
-/// front when there are several ranks). A body that never returns keeps run_ranks from returning: see
-/// LaunchOptions::on_stuck. Returns normally only if every body did; the group is closed in order then.
+/// has set_num_threads(cores / local ranks) (at least 1), or $OMP_NUM_THREADS in a job of several processes.
+/// When a body throws, the group is aborted so that its peers end too, and the error that started it is rethrown (Error
+/// and CommError with "[rank r/n] " in front when there are several ranks). A body that never returns keeps run_ranks
+/// from returning: see LaunchOptions::on_stuck. Returns normally only if every body did; the group is closed in order
+/// then.
 /// Throws Error for an unknown backend, a backend that is not compiled in, or ranks < 1.
 void run_ranks(const LaunchOptions& options, const std::function<void(ProcessGroup&)>& body);
 

@@ -105,7 +105,7 @@ mpi_environment() {
 }
 
 # mpi_run N PROGRAM ARGS…: the program on N ranks of this machine, bound to no core: the ranks of -np 2 would else
-# get one core each, however many there are.
+# get one core each, however many there are. For tests, and for programs of other builds; users have build/bin/launch.
 mpi_run() {
   local ranks=$1 launcher=${MPIRUN:-mpirun} options
   shift
@@ -118,6 +118,5 @@ mpi_run() {
   fi
   # Quiet about its own part: what a rank has to say it says itself.
   [[ ${options[0]} == --oversubscribe ]] && options+=(--quiet)
-  [[ ${MPI_RUN_SHOW:-0} == 1 ]] && say "$(printf '%q ' "$launcher" -np "$ranks" "${options[@]}" "$@")"
   "$launcher" -np "$ranks" "${options[@]}" "$@" </dev/null
 }

@@ -22,7 +22,7 @@ done
 [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "--ranks needs a number of at least 1; got $ranks"
 
 install_packages
-build train_resnet18
+build train_resnet18 launch
 if given --help -h; then exec "$BUILD/bin/train_resnet18" --help; fi
 
 # The program looks into $BRIGADE_DATA and the cache folder by itself. Without a network the download fails, and the
@@ -33,4 +33,6 @@ fi
 
 given --epochs --steps --limit-train || arguments=("${LENGTH[@]}" "${arguments[@]}")
 add_defaults "${DEFAULTS[@]}"
-MPI_RUN_SHOW=1 mpi_run "$ranks" "$BUILD/bin/train_resnet18" "${arguments[@]}"
+command=("$BUILD/bin/launch" -n "$ranks" -- "$BUILD/bin/train_resnet18" "${arguments[@]}")
+say "$(printf '%q ' "${command[@]}")"
+exec "${command[@]}" </dev/null

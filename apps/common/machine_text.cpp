@@ -56,7 +56,8 @@ std::string processor_text() {
   std::string out;
   for (const auto& [flag, name] : kNames)
     if (cpu_has(flag)) out += std::string(out.empty() ? "" : ", ") + name;
-  return out.empty() ? "no vector instructions that matter" : out;
+  if (out.empty()) out = cpu_has("sse2") ? "SSE2" : "unknown instructions";
+  return out;
 }
 
 std::string machine_line() {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "apps/common/run_main.h"
+#include "dist/launch.h"
 
 namespace brigade::apps {
 namespace {
@@ -38,8 +39,14 @@ Terminal::Terminal() {
   const char* const term = std::getenv("TERM");
   if (isatty(STDOUT_FILENO) == 0 || (term != nullptr && std::string_view(term) == "dumb")) return;
   winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < kNarrowest) return;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return;
   width_ = size.ws_col;
+  // Under mpirun it is a terminal without a size, wherever the output goes; apps/launch says the real one's.
+  if (const char* const columns = std::getenv("COLUMNS");
+      width_ == 0 && columns != nullptr && dist::launch_environment().mpi)
+    width_ = std::atoi(columns);
+  if (width_ < kNarrowest) width_ = 0;
+  if (width_ == 0) return;
   colours_ = !is_set("NO_COLOR");
 }
 

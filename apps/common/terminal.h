@@ -15,8 +15,8 @@ namespace brigade::apps {
 class Terminal {
  public:
   /// Looks whether stdout is a terminal with a width (the kernel says). Ranks under mpirun see a
-  /// pseudo-terminal of size 0, whose lines mpirun passes on one by one: that is none. $NO_COLOR (no-color.org) and
-  /// TERM=dumb are heeded.
+  /// pseudo-terminal of size 0, wherever their lines go: that is none, unless $COLUMNS tells of a real one behind it,
+  /// as apps/launch has it do. $NO_COLOR (no-color.org) and TERM=dumb are heeded.
   Terminal();
   ~Terminal() { clear(); }  ///< Leaves the cursor at the begin of a line.
   Terminal(const Terminal&) = delete;

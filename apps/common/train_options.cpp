@@ -12,6 +12,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/command_line.h"
 #include "apps/common/run_main.h"
 #include "apps/common/train_config.h"
 #include "apps/common/train_flags.h"
@@ -279,14 +280,15 @@ std::string TrainOptions::to_json() const {
 
 TrainOptions parse_train_options(int argc, char** argv) {
   Raw raw;
-  for (int i = 0; i < argc; ++i) raw.options.command += str(i > 0 ? " " : "", argv[i]);
+  raw.options.command = command_line(std::vector<std::string>(argv, argv + argc));
   CLI::App app(
       "Trains a network on CIFAR-10 on one or many ranks.\n"
       "  train_resnet18 --data DIR                    one rank\n"
       "  train_resnet18 --data DIR --ranks 4          four ranks in this process\n"
-      "  mpirun -np 4 train_resnet18 --data DIR       four processes\n"
-      "More ranks than cores: mpirun --oversubscribe. As root: mpirun --allow-run-as-root. scripts/train.sh\n"
-      "--ranks 4 gives Open MPI all that it wants.\n"
+      "  launch -n 4 -- train_resnet18 --data DIR     four processes\n"
+      "launch and scripts/train.sh give mpirun what it wants to be told: by hand --bind-to none, more ranks "
+      "than\n"
+      "cores --oversubscribe, as root --allow-run-as-root. doctor tells what is wrong with a machine.\n"
       "Each flag is a variable too, --batch-size BRIGADE_BATCH_SIZE, and a line in the file of --config. A "
       "flag\n"
       "comes before its variable, that before the file.\n"

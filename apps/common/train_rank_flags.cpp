@@ -33,7 +33,10 @@ void add_rank_flags(CLI::App& app, Raw& raw) {
   group->add_option("--device", o.device, "auto takes the best there is")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
-  group->add_option("--threads", o.threads, "Compute threads per rank; default: cores / ranks on this host")
+  group
+      ->add_option(
+          "--threads", o.threads,
+          "Compute threads per rank; default: $OMP_NUM_THREADS under mpirun, else cores / ranks on this host")
       ->check(CLI::Range(1, 1024));
   group
       ->add_option("--timeout", o.timeout,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// apps/doctor/doctor_main.cpp - looks at the machine, the libraries and the launcher, and says what stands in the way of
-// training and what to do about it. Under mpirun it looks at all ranks. Read first: checks.h.
+// apps/doctor/doctor_main.cpp - looks at the machine, the libraries and the launcher, and says what stands in the way
+// of training and what to do about it. Under mpirun it looks at all ranks. Read first: checks.h.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>

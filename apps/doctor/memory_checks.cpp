@@ -36,8 +36,8 @@ std::string amount(double bytes) {
                              : fmt::format("{:.1f} GiB", bytes / kMiB / 1024);
 }
 
-// The error of writing `bytes` to a new file in `folder` and to the disk behind it; 0: they can be written. Free space as the
-// system tells it is not enough: quotas and read-only mounts show here only.
+// The error of writing `bytes` to a new file in `folder` and to the disk behind it; 0: they can be written. Free space
+// as the system tells it is not enough: quotas and read-only mounts show here only.
 int try_to_write(const std::string& folder, std::size_t bytes) {
   std::string name = folder + "/.brigade-doctor-XXXXXX";
   const int file = mkstemp(name.data());

@@ -51,7 +51,8 @@ void add_open_mpi(Command& command, const Options& o, const apps::MpiVersion& ve
   if (!o.hostfile.empty()) add(words, {"--hostfile", o.hostfile});
   // The environment travels to other hosts by name only.
   if (o.several_hosts())
-    for (const auto& [name, value] : command.environment) add(words, {"-x", name});
+    for (const auto& [name, value] : command.environment)
+      if (!value.empty()) add(words, {"-x", name});
 }
 
 // Hydra oversubscribes without being asked, accepts root, and its ranks inherit the environment.
@@ -68,7 +69,8 @@ void add_mpich(Command& command, const Options& o, int threads) {
 std::string Command::text() const {
   Words all;
   if (!environment.empty()) all.push_back("env");
-  for (const auto& [name, value] : environment) all.push_back(str(name, "=", value));
+  for (const auto& [name, value] : environment)
+    add(all, value.empty() ? Words{"-u", name} : Words{str(name, "=", value)});
   add(all, words);
   return apps::command_line(all);
 }
@@ -84,8 +86,12 @@ Command make_command(const Options& o, const apps::MpiLauncher& launcher, const 
   Command command;
   command.words = {launcher.path, "-np", str(o.ranks)};
   if (threads > 0) command.environment.emplace_back("OMP_NUM_THREADS", str(threads));
-  // Ranks write to a pipe, or to a terminal without a size: this is how they learn how wide a line may be.
-  if (here.columns > 0) command.environment.emplace_back("COLUMNS", str(here.columns));
+  // Ranks write to a pipe, or to a terminal without a size: this is how they learn how wide a line may be, or that
+  // nobody looks.
+  if (here.columns > 0 && !o.tag)
+    command.environment.emplace_back("COLUMNS", str(here.columns));
+  else if (std::getenv("COLUMNS") != nullptr)
+    command.environment.insert(command.environment.begin(), {"COLUMNS", ""});  // env takes these first.
   if (launcher.version.family == apps::MpiFamily::open_mpi)
     add_open_mpi(command, o, launcher.version, here.root, threads);
   else

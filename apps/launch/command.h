@@ -20,7 +20,7 @@ struct Options {
   int ranks = 1;
   int threads = 0;  ///< Of each rank; 0: the program decides.
   Bind bind = Bind::none;
-  bool tag = false;  ///< Each line of output with its rank in front.
+  bool tag = false;  ///< Each line of output with its rank in front, also on a terminal.
   std::string hosts = {}, hostfile = {};
   std::vector<std::string> program = {};  ///< With its arguments.
   bool several_hosts() const { return !hosts.empty() || !hostfile.empty(); }
@@ -35,7 +35,7 @@ struct Surroundings {
 
 struct Command {
   std::vector<std::string> words;
-  std::vector<std::pair<std::string, std::string>> environment;  ///< To be set for it.
+  std::vector<std::pair<std::string, std::string>> environment;  ///< To be set for it; an empty value: unset.
   std::vector<std::string> notices;                              ///< Lines for the user.
   std::string text() const;                                      ///< As one would type it.
 };

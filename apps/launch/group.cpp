@@ -26,11 +26,16 @@ constexpr std::chrono::seconds kForLauncher{5};
 
 void say(const std::string& line) { std::fprintf(stderr, "launch: %s\n", line.c_str()); }
 
-// Signals that are waited for rather than handled, so that nothing here runs at an unexpected moment.
+// Signals that are waited for rather than handled, so that nothing here runs at an unexpected moment. What we were
+// started to ignore (nohup, a script's background) stays ignored.
 sigset_t awaited() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}) sigaddset(&set, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (signal == SIGCHLD || action.sa_handler != SIG_IGN) sigaddset(&set, signal);
+  }
   return set;
 }
 
@@ -43,7 +48,12 @@ sigset_t awaited() {
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   // Outside the terminal's foreground, reading from it would stop the process.
   if (isatty(STDIN_FILENO) != 0) dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
-  for (const auto& [name, value] : command.environment) setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : command.environment) {
+    if (value.empty())
+      unsetenv(name.c_str());
+    else
+      setenv(name.c_str(), value.c_str(), 1);
+  }
   std::vector<char*> words;
   for (const std::string& word : command.words) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -57,6 +67,7 @@ class Group {
   Group(const Command& command, const GroupRules& rules) : rules_(rules) {
     // Ranks whose launcher is gone become our children: they are found, and ended, all the same.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    signal(SIGCHLD, SIG_DFL);  // Ignored, it would take the exit codes with it.
     const sigset_t set = awaited();
     sigprocmask(SIG_BLOCK, &set, &mask_);
     const pid_t self = getpid();
@@ -100,8 +111,8 @@ class Group {
     deadline_ = Clock::now() + rules_.grace;
     // A terminal that goes away means the same as a request to end, and ranks know that one.
     const int passed = signal == SIGINT ? SIGINT : SIGTERM;
-    // Not by way of the launcher: Open MPI's would end them at once, and Hydra's forgets their exit codes. To other hosts
-    // there is no other way.
+    // Not by way of the launcher: Open MPI's would end them at once, and Hydra's forgets their exit codes. To other
+    // hosts there is no other way.
     const std::vector<pid_t> ranks = rules_.several_hosts ? std::vector<pid_t>{} : ranks_below(launcher_);
     for (const pid_t rank : ranks) send(rank, passed);
     if (ranks.empty()) kill(launcher_, passed);
