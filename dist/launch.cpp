@@ -169,8 +169,9 @@ void run_mpi(const LaunchOptions& options, const LaunchEnvironment& environment,
              const std::function<void(ProcessGroup&)>& body) {
   const bool plain = options.backend == "plain_mpi";
   const std::string backend = plain ? "plain_mpi" : "mpi";
-  BRIGADE_CHECK(environment.mpi, "backend ", backend,
-                ": needs a process started by mpirun; start it as launch -n N -- PROGRAM");
+  BRIGADE_CHECK(
+      environment.mpi, "backend ", backend,
+      ": needs a process started by mpirun; start it as launch -n N -- PROGRAM or mpirun -np N PROGRAM");
   BRIGADE_CHECK(options.ranks == 1 || options.ranks == environment.size, "backend ", backend,
                 ": the number of ranks is mpirun's -np; got ranks ", options.ranks, " and -np ",
                 environment.size);

@@ -107,15 +107,14 @@ class Group {
       press();
       return;
     }
-    asked_ = signal;
-    deadline_ = Clock::now() + rules_.grace;
     // A terminal that goes away means the same as a request to end, and ranks know that one.
-    const int passed = signal == SIGINT ? SIGINT : SIGTERM;
+    asked_ = signal == SIGINT ? SIGINT : SIGTERM;
+    deadline_ = Clock::now() + rules_.grace;
     // Not by way of the launcher: Open MPI's would end them at once, and Hydra's forgets their exit codes. To other
     // hosts there is no other way.
     const std::vector<pid_t> ranks = rules_.several_hosts ? std::vector<pid_t>{} : ranks_below(launcher_);
-    for (const pid_t rank : ranks) send(rank, passed);
-    if (ranks.empty()) kill(launcher_, passed);
+    for (const pid_t rank : ranks) send(rank, asked_);
+    if (ranks.empty()) kill(launcher_, asked_);
     forced_ = ranks.empty();
     say(str(signal == SIGINT ? "Ctrl-C" : strsignal(signal),
             ": the ranks are told to end; once more ends them at once"));
@@ -168,7 +167,7 @@ class Group {
   pid_t launcher_ = -1;
   int status_ = 0;
   bool ended_ = false;
-  int asked_ = 0;        // The first signal that asked us to end.
+  int asked_ = 0;        // SIGINT or SIGTERM, once a signal has asked us to end.
   bool forced_ = false;  // The ranks' own time is over, or they have none: the launcher was told to end.
   Clock::time_point deadline_ = Clock::time_point::max();
 };

@@ -30,7 +30,8 @@ if sys.argv[1] != "nothing":
     signal.signal(signal.SIGTERM, answer)
 else:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-print("up", flush=True)
+sys.stdout.write("up\\n")  # In one piece: two ranks share the line.
+sys.stdout.flush()
 end = time.monotonic() + 60
 while time.monotonic() < end:
     time.sleep(0.1)
@@ -241,6 +242,7 @@ class Signals(LaunchTest):
     def test_a_signal_ends_all_ranks_and_is_the_exit_code(self):
         self.assertEqual(self.code_after(self.start("nothing"), signal.SIGINT), 130)
         self.assertEqual(self.code_after(self.start("nothing"), signal.SIGTERM), 143)
+        self.assertEqual(self.code_after(self.start("nothing"), signal.SIGHUP), 143, "a closed terminal is no other end")
 
     def test_ranks_that_save_have_the_time_and_their_exit_code(self):
         self.assertEqual(self.code_after(self.start("save"), signal.SIGINT), 75)
