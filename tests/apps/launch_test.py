@@ -3,6 +3,7 @@
 # process is left, whoever ends first. Ranks are shell and Python one-liners where no training is needed.
 # Read first: program.py.
 import os
+import re
 import signal
 import subprocess
 import time
@@ -60,7 +61,7 @@ class LaunchTest(ProgramTest):
         """(a version of the family that the programs are built for, one of the other)."""
         version = subprocess.run([os.environ.get("MPIRUN") or "mpirun", "--version"], capture_output=True, text=True,
                                  check=False).stdout
-        return (OPEN_MPI_4, MPICH) if "Open MPI" in version else (MPICH, OPEN_MPI_4)
+        return (OPEN_MPI_4, MPICH) if re.search("Open MPI|OpenRTE|PRRTE", version) else (MPICH, OPEN_MPI_4)
 
 
 class Words(LaunchTest):
@@ -75,6 +76,8 @@ class Words(LaunchTest):
             self.dry_run(OPEN_MPI_5, "-n", 4, "--tag", "--", "true"),
             f"{mpirun} -np 4 --quiet {root}--map-by :OVERSUBSCRIBE --bind-to none --mca mpi_yield_when_idle 1 "
             "--output tag true")
+        # What it says of itself when it is called by its other name.
+        self.assertIn("--oversubscribe", self.dry_run("mpiexec (OpenRTE) 4.1.4", "-n", 4, "--", "true"))
 
     def test_mpich_is_told_the_same_in_its_words(self):
         mpirun = self.folder / "fake" / "mpirun"
@@ -242,7 +245,7 @@ class Signals(LaunchTest):
     def test_a_signal_ends_all_ranks_and_is_the_exit_code(self):
         self.assertEqual(self.code_after(self.start("nothing"), signal.SIGINT), 130)
         self.assertEqual(self.code_after(self.start("nothing"), signal.SIGTERM), 143)
-        self.assertEqual(self.code_after(self.start("nothing"), signal.SIGHUP), 143, "a closed terminal is no other end")
+        self.assertEqual(self.code_after(self.start("nothing"), signal.SIGHUP), 143, "a closed terminal")
 
     def test_ranks_that_save_have_the_time_and_their_exit_code(self):
         self.assertEqual(self.code_after(self.start("save"), signal.SIGINT), 75)
