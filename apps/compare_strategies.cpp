@@ -16,7 +16,6 @@
 #include "apps/telemetry/recorder.h"
 #include "core/parallel.h"
 #include "dist/launch.h"
-#include "models/catalog.h"
 #include "nn/state_dict.h"
 
 namespace brigade::apps {
@@ -24,11 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct CompareOptions {
-  int ranks = 2;
-  std::int64_t batch_size = 32;
-  int steps = 20, warmup = 12;
-  std::string model = "resnet18", precision = "f32";
+struct CompareOptions : ComparisonOptions {
+  CompareOptions() { batch_size = 32; }
   std::string net = "1gbit,50us";
   double bucket_mb = 4;
   std::string out = "strategies_compared";
@@ -56,11 +52,7 @@ class Contender {
                    ? std::make_unique<telemetry::RunFiles>(telemetry::RunFilesOptions{
                          .directory = directory, .overwrite = options.overwrite, .begin = begin})
                    : nullptr),
-        runner_(candidate,
-                {.model = options.model,
-                 .precision = options.precision == "bf16" ? DType::bf16 : DType::f32,
-                 .batch_size = options.batch_size},
-                group),
+        runner_(candidate, options.subject(), group),
         recorder_(runner_.ddp(), files_.get(), begin) {
     runner_.ddp().ledger().keep_spans(options.warmup + trace_first() - 1, options.warmup + trace_last() - 1);
     if (files_) describe(report, nullptr);
@@ -221,26 +213,7 @@ void compare(const CompareOptions& options, dist::ProcessGroup& group, Report& r
 }
 
 void add_flags(CLI::App& app, CompareOptions& o) {
-  std::vector<std::string_view> models = models::model_names();
-  models.push_back("gpt");
-  app.add_option("--ranks", o.ranks, "Threads of this process; under mpirun the launcher decides")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--batch-size", o.batch_size, "Images (or sequences) per rank")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--steps", o.steps, "Measured steps of each")
-      ->check(CLI::Range(4, 100000))
-      ->capture_default_str();
-  app.add_option("--warmup", o.warmup, "Steps before; the planner needs about ten")
-      ->check(CLI::Range(0, 100000))
-      ->capture_default_str();
-  app.add_option("--model", o.model, "Network")
-      ->check(CLI::IsMember(std::vector<std::string>(models.begin(), models.end())))
-      ->capture_default_str();
-  app.add_option("--precision", o.precision, "f32 or bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
+  add_comparison_flags(app, o, 4);
   app.add_option("--net", o.net, "Model a network, like 1gbit,50us; empty: the ranks' own")
       ->capture_default_str();
   app.add_option("--bucket-mb", o.bucket_mb, "Cap of bucketed_fixed, in MiB")

@@ -9,7 +9,20 @@
 #include "dist/ddp.h"
 #include "nn/optim/sgd.h"
 
+namespace CLI {
+class App;
+}
+
 namespace brigade::apps {
+
+/// What users of programs that compare runners choose.
+struct ComparisonOptions {
+  std::string model = "resnet18", precision = "f32";
+  std::int64_t batch_size = 16;
+  int ranks = 2, steps = 20, warmup = 12;
+  SubjectOptions subject() const;
+};
+void add_comparison_flags(CLI::App& app, ComparisonOptions& options, int least_steps);
 
 struct Candidate {
   std::string name;

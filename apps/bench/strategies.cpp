@@ -12,17 +12,11 @@
 #include "core/parallel.h"
 #include "dist/ddp.h"
 #include "dist/launch.h"
-#include "models/catalog.h"
 
 namespace brigade::apps {
 namespace {
 
-struct BenchOptions {
-  int ranks = 2;
-  std::int64_t batch_size = 16;
-  int steps = 20, warmup = 12;
-  std::string model = "resnet18";
-  std::string precision = "f32";
+struct BenchOptions : ComparisonOptions {
   std::string net, net_schedule;
   std::vector<double> sweep_mb;
   std::vector<std::string> orders, hooks;
@@ -65,12 +59,6 @@ std::vector<Candidate> candidates(const BenchOptions& options) {
   for (const std::string& hook : options.hooks)
     out.push_back({"plan auto, hook " + hook, {.plan = {.rule = "auto"}, .hook = hook}});
   return out;
-}
-
-SubjectOptions subject_of(const BenchOptions& options) {
-  return {.model = options.model,
-          .precision = options.precision == "bf16" ? DType::bf16 : DType::f32,
-          .batch_size = options.batch_size};
 }
 
 void measured_step(Runner& runner, Series& series) {
@@ -168,7 +156,7 @@ void run(BenchOptions options, Report& report) {
     const double before = own_cpu_seconds();
     std::vector<std::unique_ptr<Runner>> runners;
     for (const Candidate& candidate : all)
-      runners.push_back(std::make_unique<Runner>(candidate, subject_of(options), group));
+      runners.push_back(std::make_unique<Runner>(candidate, options.subject(), group));
     for (int step = 0; step < options.warmup + options.steps; ++step)
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (group.rank() == 0 && step >= options.warmup)
@@ -195,26 +183,7 @@ int main(int argc, char** argv) {
       "and wire "
       "perfectly overlapped.",
       "bench_strategies");
-  std::vector<std::string_view> models = models::model_names();
-  models.push_back("gpt");
-  app.add_option("--ranks", o.ranks, "Threads of this process; under mpirun the launcher decides")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--batch-size", o.batch_size, "Images (or sequences) per rank")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--steps", o.steps, "Measured steps of each")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  app.add_option("--warmup", o.warmup, "Steps before; the planner needs a few")
-      ->check(CLI::Range(0, 100000))
-      ->capture_default_str();
-  app.add_option("--model", o.model, "Network")
-      ->check(CLI::IsMember(std::vector<std::string>(models.begin(), models.end())))
-      ->capture_default_str();
-  app.add_option("--precision", o.precision, "f32 or bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
+  apps::add_comparison_flags(app, o, 1);
   const auto net = app.add_option("--net", o.net, "Model a network, like 1gbit,50us");
   app.add_option("--net-schedule", o.net_schedule, "Change the bandwidth at steps, like 0:10gbit,20:1gbit")
       ->needs(net);

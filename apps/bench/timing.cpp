@@ -39,11 +39,6 @@ double machine_busy_seconds() {
 
 }  // namespace
 
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
-}
-
 Spread spread(const std::vector<double>& values) {
   if (values.empty()) return {};
   return {quantile(values, 0.05), quantile(values, 0.5), quantile(values, 0.95)};

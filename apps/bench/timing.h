@@ -7,10 +7,11 @@
 #include <functional>
 #include <vector>
 
+#include "apps/report/run_summary.h"
+
 namespace brigade::apps {
 
-/// Value at share q of the sorted values, 0.5 for the median. Not empty.
-double quantile(std::vector<double> values, double q);
+using report::quantile;
 
 /// Median, and the range in which nine of ten values lie.
 struct Spread {

@@ -3,33 +3,17 @@
 #include "apps/report/write_report.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 
 #include "apps/report/page_files.h"
 #include "apps/report/pictures.h"
 #include "apps/report/report_data.h"
+#include "apps/telemetry/run_files.h"
 #include "core/check.h"
 
 namespace brigade::report {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A reader of the old page sees the old page until the new one is whole.
-void write_whole(const fs::path& file, const std::string& text) {
-  const fs::path part = fs::path(file).concat(".part");
-  {
-    std::ofstream stream(part, std::ios::binary | std::ios::trunc);
-    stream << text;
-    stream.flush();
-    BRIGADE_CHECK(stream.good(), "report: cannot write ", file.string(), "; ", std::strerror(errno));
-  }
-  std::error_code error;
-  fs::rename(part, file, error);
-  BRIGADE_CHECK(!error, "report: cannot write ", file.string(), "; ", error.message());
-}
 
 // `text` with the one `mark` in it replaced.
 std::string put(std::string text, const std::string& mark, std::string_view content) {
@@ -97,13 +81,15 @@ void write_report(std::span<const fs::path> run_directories, const fs::path& fil
   for (const fs::path& directory : run_directories.subspan(1)) runs.push_back(read_run(directory));
 
   const RecordedRun& first = runs.front();
-  write_whole(file, page(report_data(runs, strategies, of)));
+  using telemetry::write_whole;
+  constexpr const char* kWhat = "report";
+  write_whole(file, page(report_data(runs, strategies, of)), kWhat);
   const fs::path beside = file.parent_path();
   if (!first.timelines.empty())
     write_whole(beside / "timeline.svg",
-                timeline_svg(first.timelines[first.timelines.size() / 2], title_of(first)));
+                timeline_svg(first.timelines[first.timelines.size() / 2], title_of(first)), kWhat);
   if (const RunSummary s = summarize(first); !s.step_ms_values.empty())
-    write_whole(beside / "step_time.svg", step_time_svg(s, title_of(first)));
+    write_whole(beside / "step_time.svg", step_time_svg(s, title_of(first)), kWhat);
 }
 
 void write_report(const fs::path& run_directory, const fs::path& file) {
