@@ -137,8 +137,8 @@ void convolve(const T* source, std::int64_t source_pixels, std::int64_t source_c
   const std::int64_t group = std::max<std::int64_t>(kCacheBytes / block_bytes, num_threads()) * kBlock;
   for (std::int64_t first = 0; first < g.images; first += group) {
     c.images = std::min(group, g.images - first);
-    const Packed packed = pack_images<Form::first_by_row>(source + first * source_pixels * source_channels,
-                                                          c.images, source_pixels, source_channels);
+    const Packed packed = pack_images<Form::first_by_row, Order::by_pixel>(
+        source + first * source_pixels * source_channels, c.images, source_pixels, source_channels);
     c.source = &packed;
     c.run();
     c.out += c.images * c.target_pixels * c.target_channels;

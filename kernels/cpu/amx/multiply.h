@@ -77,6 +77,23 @@ inline void multiply(const bf16* left, const LeftTiles& l, const bf16* right) {
   }
 }
 
+/// Told of each multiply(), stores a tile that nobody needs every 64 products or so. Where some 130 have come since
+/// the last tile store the next one holds up what follows by 280 ns (measured on Sapphire Rapids), one in time by 5.
+template <int parts>
+class TimelyStores {
+ public:
+  void after_multiply() {
+    if (++count_ < kApart) return;
+    count_ = 0;
+    _tile_stored(4, memory_, 64);
+  }
+
+ private:
+  static constexpr int kApart = parts == 1 ? 16 : 3;
+  int count_ = 0;
+  alignas(64) float memory_[kTileRows * kTileRows];
+};
+
 /// Tiles 0 to 3 in memory.
 inline constexpr std::int64_t kTileSums = kTileRows * kTileRows, kSums = 4 * kTileSums;
 
@@ -85,13 +102,6 @@ inline void zero_sums() {
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-}
-
-inline void load_sums(const float* sums) {
-  _tile_loadd(0, sums, 64);
-  _tile_loadd(1, sums + kTileSums, 64);
-  _tile_loadd(2, sums + 2 * kTileSums, 64);
-  _tile_loadd(3, sums + 3 * kTileSums, 64);
 }
 
 inline void store_sums(float* sums) {

@@ -203,16 +203,19 @@ void split_values(const float* values, std::int64_t count, bf16* to, std::int64_
   }
 }
 
-template <Form form, class T>
+template <Form form, Order order, class T>
 Packed pack_images(const T* x, std::int64_t images, std::int64_t pixels, std::int64_t channels) {
-  const Packed packed(blocks(images), pixels, blocks(channels), kParts<T>);
+  constexpr bool kByPixel = order == Order::by_pixel;
+  const Packed packed(blocks(images), kByPixel ? pixels : blocks(channels),
+                      kByPixel ? blocks(channels) : pixels, kParts<T>);
   parallel_for(blocks(images) * pixels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t image = i / pixels * kBlock, pixel = i % pixels;
       for (std::int64_t c = 0; c < channels; c += kBlock)
-        pack<form, kParts<T>>(Block<T>{x + (image * pixels + pixel) * channels + c, pixels * channels,
-                                       std::min(kBlock, images - image), std::min(kBlock, channels - c)},
-                              packed.at(i / pixels, pixel, c / kBlock));
+        pack<form, kParts<T>>(
+            Block<T>{x + (image * pixels + pixel) * channels + c, pixels * channels,
+                     std::min(kBlock, images - image), std::min(kBlock, channels - c)},
+            kByPixel ? packed.at(i / pixels, pixel, c / kBlock) : packed.at(i / pixels, c / kBlock, pixel));
     }
   });
   return packed;
@@ -222,7 +225,7 @@ template <Form form, class T>
 Packed pack_pixel_pairs(const T* x, std::int64_t images, std::int64_t pixels, std::int64_t channels,
                         std::span<const PixelPair> pairs) {
   const auto count = static_cast<std::int64_t>(pairs.size()), stride = pixels * channels;
-  const Packed packed(half_blocks(images), count, blocks(channels), kParts<T>);
+  const Packed packed(half_blocks(images), blocks(channels), count, kParts<T>);
   parallel_for(half_blocks(images) * count, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const PixelPair& pair = pairs[static_cast<std::size_t>(i % count)];
@@ -237,7 +240,7 @@ Packed pack_pixel_pairs(const T* x, std::int64_t images, std::int64_t pixels, st
             block.load(top + r, data + r * stride, std::min(kBlock, channels - c));
           block.clear(top + there, top + kTileRows);
         }
-        block.template write<form>(packed.at(i / count, i % count, c / kBlock));
+        block.template write<form>(packed.at(i / count, c / kBlock, i % count));
       }
     }
   });
@@ -271,12 +274,12 @@ template Packed pack_weights<1>(const Tensor&, Target, const std::vector<bool>&)
 template Packed pack_weights<3>(const Tensor&, Target, const std::vector<bool>&);
 
 using Size = std::int64_t;
-template Packed pack_images<Form::first_by_row>(const bf16*, Size, Size, Size);
-template Packed pack_images<Form::first_by_row>(const float*, Size, Size, Size);
-template Packed pack_images<Form::first_by_value>(const bf16*, Size, Size, Size);
-template Packed pack_images<Form::first_by_value>(const float*, Size, Size, Size);
-template Packed pack_images<Form::second_by_value>(const bf16*, Size, Size, Size);
-template Packed pack_images<Form::second_by_value>(const float*, Size, Size, Size);
+template Packed pack_images<Form::first_by_row, Order::by_pixel>(const bf16*, Size, Size, Size);
+template Packed pack_images<Form::first_by_row, Order::by_pixel>(const float*, Size, Size, Size);
+template Packed pack_images<Form::first_by_value, Order::by_channel>(const bf16*, Size, Size, Size);
+template Packed pack_images<Form::first_by_value, Order::by_channel>(const float*, Size, Size, Size);
+template Packed pack_images<Form::second_by_value, Order::by_channel>(const bf16*, Size, Size, Size);
+template Packed pack_images<Form::second_by_value, Order::by_channel>(const float*, Size, Size, Size);
 
 using Pairs = std::span<const PixelPair>;
 template Packed pack_pixel_pairs<Form::first_by_value>(const bf16*, Size, Size, Size, Pairs);

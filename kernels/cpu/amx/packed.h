@@ -35,9 +35,12 @@ class Packed {
   std::int64_t size0_, size1_, size2_, block_values_;
 };
 
+/// Whose blocks lie side by side: all channels of a pixel, or all pixels of 32 channels.
+enum class Order { by_pixel, by_channel };
+
 /// x [images, pixels, channels] in memory -> blocks of 32 images by 32 channels at [image block][pixel][channel
-/// block].
-template <Form form, class T>
+/// block] or [image block][channel block][pixel].
+template <Form form, Order order, class T>
 Packed pack_images(const T* x, std::int64_t images, std::int64_t pixels, std::int64_t channels);
 
 /// Two pixels; -1 for one outside the image, whose values are zeros.
@@ -46,7 +49,7 @@ struct PixelPair {
 };
 
 /// The same of few images: blocks of 16 images, once at either pixel of a pair, by 32 channels at [block of 16
-/// images][pair][channel block].
+/// images][channel block][pair].
 template <Form form, class T>
 Packed pack_pixel_pairs(const T* x, std::int64_t images, std::int64_t pixels, std::int64_t channels,
                         std::span<const PixelPair> pairs);
