@@ -13,47 +13,77 @@ namespace brigade::cpu::amx {
 inline constexpr std::int64_t kNine = 9;
 
 namespace detail {
-// Value v of channel-major memory is position v % 9 of channel v / 9; it lies in lane v % 16 of vector v / 16.
-struct NineTable {
-  alignas(64) std::int32_t channel[9][16] = {};  // Of lane i of memory vector j.
-  __mmask16 lanes[9][9] = {};                    // Lanes of memory vector j that hold position t.
-  alignas(64)
-      std::int32_t lane[9][9][16] = {};  // For channel c at position t: its lane, where vector j holds it.
-  __mmask16 channels[9][9] = {};         // Channels whose position t lies in memory vector j.
+
+struct ThreeTable {
+  alignas(64) std::int32_t split[3][16] = {};  // Every third of 48 values lies at ...
+  __mmask16 split_last[3] = {};                // ... and whether in the last 16.
+  alignas(64) std::int32_t join[3][16] =
+      {};                       // Of 48 values, a third from either side: its lane, the second one's + 16.
+  __mmask16 join_last[3] = {};  // Whether of the last third.
 };
-constexpr NineTable make_nine_table() {
-  NineTable table;
-  for (int v = 0; v < 144; ++v) {
-    const int j = v / 16, i = v % 16, c = v / 9, t = v % 9;
-    table.channel[j][i] = c;
-    table.lanes[j][t] = static_cast<__mmask16>(table.lanes[j][t] | 1 << i);
-    table.lane[j][t][c] = i;
-    table.channels[j][t] = static_cast<__mmask16>(table.channels[j][t] | 1 << c);
-  }
+constexpr ThreeTable make_three_table() {
+  ThreeTable table;
+  for (int r = 0; r < 3; ++r)
+    for (int i = 0; i < 16; ++i) {
+      const int from = 3 * i + r, to = 16 * r + i;
+      table.split[r][i] = from;
+      if (from >= 32) table.split_last[r] = static_cast<__mmask16>(table.split_last[r] | 1 << i);
+      table.join[r][i] = to / 3 + (to % 3 == 1 ? 16 : 0);
+      if (to % 3 == 2) table.join_last[r] = static_cast<__mmask16>(table.join_last[r] | 1 << i);
+    }
   return table;
 }
-inline constexpr NineTable kNineTable = make_nine_table();
+inline constexpr ThreeTable kThreeTable = make_three_table();
+
+// Permutations look at the lowest bits of an index only.
+inline __m512 pick(__m512 first, __m512 second, __m512 last, const std::int32_t* index, __mmask16 of_last) {
+  const __m512i lanes = _mm512_load_si512(index);
+  return _mm512_mask_permutexvar_ps(_mm512_permutex2var_ps(first, lanes, second), of_last, lanes, last);
+}
+
 }  // namespace detail
 
-/// memory [16 channels][9] -> by_position[t] lane c.
+/// 48 values in three vectors -> one vector of every third.
+inline void split_three(const __m512* values, __m512* thirds) {
+  for (int r = 0; r < 3; ++r)
+    thirds[r] = detail::pick(values[0], values[1], values[2], detail::kThreeTable.split[r],
+                             detail::kThreeTable.split_last[r]);
+}
+
+/// The way back.
+inline void join_three(const __m512* thirds, __m512* values) {
+  for (int r = 0; r < 3; ++r)
+    values[r] = detail::pick(thirds[0], thirds[1], thirds[2], detail::kThreeTable.join[r],
+                             detail::kThreeTable.join_last[r]);
+}
+
+/// memory [16 channels][9] -> by_position[t] lane c. Position 3 q + r of channel c is every third value twice: of the
+/// values with remainder r those with remainder q.
 inline void split_nine(const float* memory, __m512 (&by_position)[9]) {
-  for (__m512& v : by_position) v = _mm512_setzero_ps();
-  for (int j = 0; j < 9; ++j) {
-    const __m512 values = _mm512_loadu_ps(memory + 16 * j);
-    for (int t = 0; t < 9; ++t)
-      by_position[t] = _mm512_mask_permutexvar_ps(by_position[t], detail::kNineTable.channels[j][t],
-                                                  _mm512_load_si512(detail::kNineTable.lane[j][t]), values);
+  __m512 values[3], thirds[3][3];  // [48 values][remainder]
+  for (int g = 0; g < 3; ++g) {
+    for (int j = 0; j < 3; ++j) values[j] = _mm512_loadu_ps(memory + 48 * g + 16 * j);
+    split_three(values, thirds[g]);
+  }
+  for (int r = 0; r < 3; ++r) {
+    for (int g = 0; g < 3; ++g) values[g] = thirds[g][r];
+    __m512 ninths[3];
+    split_three(values, ninths);
+    for (int q = 0; q < 3; ++q) by_position[3 * q + r] = ninths[q];
   }
 }
 
 /// The way back.
 inline void join_nine(const __m512 (&by_position)[9], float* memory) {
-  for (int j = 0; j < 9; ++j) {
-    const __m512i channel = _mm512_load_si512(detail::kNineTable.channel[j]);
-    __m512 values = _mm512_setzero_ps();
-    for (int t = 0; t < 9; ++t)
-      values = _mm512_mask_permutexvar_ps(values, detail::kNineTable.lanes[j][t], channel, by_position[t]);
-    _mm512_storeu_ps(memory + 16 * j, values);
+  __m512 values[3], thirds[3][3];
+  for (int r = 0; r < 3; ++r) {
+    const __m512 ninths[3] = {by_position[r], by_position[3 + r], by_position[6 + r]};
+    join_three(ninths, values);
+    for (int g = 0; g < 3; ++g) thirds[g][r] = values[g];
+  }
+  for (int g = 0; g < 3; ++g) {
+    join_three(thirds[g], values);
+    for (int j = 0; j < 3; ++j) _mm512_storeu_ps(memory + 48 * g + 16 * j, values[j]);
   }
 }
 
