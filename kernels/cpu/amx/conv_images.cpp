@@ -46,33 +46,44 @@ struct Convolution {
     return {image_block, rows, pixel, two_pixels, two_pixels ? pixel + 1 < target_pixels : true};
   }
 
+  // What is done between two products: results of the block before.
+  struct Meanwhile {
+    ResultRows<T> results;
+    TimelyStores<kParts<T>> stores = {};
+
+    void some() {
+      results.write_some();
+      stores.after_multiply();
+    }
+  };
+
   template <Rows rows>
-  void multiply_blocks(const bf16* a, std::int64_t second, const bf16* b, ResultRows<T>& before) const {
+  void multiply_blocks(const bf16* a, std::int64_t second, const bf16* b, Meanwhile& meanwhile) const {
     const LeftTiles left{.second = second, .row_bytes = 64, .part = kBlockValues};
     for (std::int64_t d = 0; d < source->last_size();
          ++d, a += source->block_values(), b += source->block_values()) {
       multiply<kParts<T>, rows>(a, left, b);
-      before.write_some();
+      meanwhile.some();
     }
   }
 
-  void sum_of_products(const Target& t, std::int64_t channel_block, ResultRows<T>& before) const {
+  void sum_of_products(const Target& t, std::int64_t channel_block, Meanwhile& meanwhile) const {
     zero_sums();
     for (std::int64_t k = 0; k < positions; ++k) {
       const std::int32_t* from = reach.of(k) + t.pixel;
       const bf16* b = weights.at(channel_block, k);
       const auto at = [&](std::int64_t pixel) { return source->at(t.image_block, pixel); };
       if (!t.two_pixels) {
-        if (from[0] >= 0) multiply_blocks<Rows::both>(at(from[0]), kTileValues, b, before);
+        if (from[0] >= 0) multiply_blocks<Rows::both>(at(from[0]), kTileValues, b, meanwhile);
         continue;
       }
       const bool first = from[0] >= 0, second = t.has_second && from[1] >= 0;
       if (first && second)
-        multiply_blocks<Rows::both>(at(from[0]), at(from[1]) - at(from[0]), b, before);
+        multiply_blocks<Rows::both>(at(from[0]), at(from[1]) - at(from[0]), b, meanwhile);
       else if (first)
-        multiply_blocks<Rows::first>(at(from[0]), 0, b, before);
+        multiply_blocks<Rows::first>(at(from[0]), 0, b, meanwhile);
       else if (second)
-        multiply_blocks<Rows::second>(at(from[1]), 0, b, before);
+        multiply_blocks<Rows::second>(at(from[1]), 0, b, meanwhile);
     }
   }
 
@@ -111,19 +122,19 @@ struct Convolution {
     const std::int64_t pieces = count(target_pixels, pixels), groups = count(channel_blocks, channels);
     parallel_for(units(), 1, [&](std::int64_t begin, std::int64_t end) {
       const TileScope tiles;
-      ResultRows<T> results(target_channels, bias, into);
+      Meanwhile meanwhile{{target_channels, bias, into}};
       for (std::int64_t unit = begin; unit < end; ++unit) {
         const std::int64_t image_block = unit / groups / pieces, first = unit / groups % pieces * pixels;
         const std::int64_t group = unit % groups * channels;
         for (std::int64_t c = group; c < std::min(group + channels, channel_blocks); ++c)
           for (std::int64_t p = first; p < std::min(first + pixels, target_pixels);) {
             const Target t = target(image_block, p);
-            sum_of_products(t, c, results);
-            results.take(place(t, c));
+            sum_of_products(t, c, meanwhile);
+            meanwhile.results.take(place(t, c));
             p += t.two_pixels ? 2 : 1;
           }
       }
-      results.finish();
+      meanwhile.results.finish();
     });
   }
 };
