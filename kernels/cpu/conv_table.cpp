@@ -92,19 +92,19 @@ constexpr ConvChoice kChoices[] = {
     {ConvPass::grad_input, DType::f32, 256, 512, 8, 3, 2, 32, "amx_images"},  // 3.702, im2col 6.646
     {ConvPass::grad_weight, DType::f32, 256, 512, 8, 3, 2, 32, "amx_images"},  // 4.076, im2col 7.181
     {ConvPass::grad_input, DType::f32, 256, 256, 8, 3, 1, 32, "amx_images"},  // 5.660, onednn_winograd 6.210
-    {ConvPass::grad_weight, DType::f32, 256, 256, 8, 3, 1, 32, "onednn_winograd"},  // 5.853, amx_images 6.488
+    {ConvPass::grad_weight, DType::f32, 256, 256, 8, 3, 1, 32, "amx_images"},  // 5.990, onednn_winograd 6.693
     {ConvPass::grad_input, DType::f32, 128, 256, 16, 1, 2, 32, "onednn"},  // 0.722, im2col 0.788
     {ConvPass::grad_weight, DType::f32, 128, 256, 16, 1, 2, 32, "onednn"},  // 0.711, im2col 0.790
     {ConvPass::grad_input, DType::f32, 128, 256, 16, 3, 2, 32, "amx_images"},  // 3.485, onednn 5.897
     {ConvPass::grad_weight, DType::f32, 128, 256, 16, 3, 2, 32, "amx_images"},  // 4.421, im2col 7.043
     {ConvPass::grad_input, DType::f32, 128, 128, 16, 3, 1, 32, "amx_pixels"},  // 5.274, onednn_winograd 5.714
-    {ConvPass::grad_weight, DType::f32, 128, 128, 16, 3, 1, 32, "onednn_winograd"},  // 6.489, amx_images 6.468
+    {ConvPass::grad_weight, DType::f32, 128, 128, 16, 3, 1, 32, "amx_images"},  // 6.790, onednn_winograd 7.063
     {ConvPass::grad_input, DType::f32, 64, 128, 32, 1, 2, 32, "onednn"},  // 0.848, im2col 1.087
     {ConvPass::grad_weight, DType::f32, 64, 128, 32, 1, 2, 32, "onednn"},  // 0.811, im2col 0.990
     {ConvPass::grad_input, DType::f32, 64, 128, 32, 3, 2, 32, "amx_images"},  // 3.840, onednn 7.101
     {ConvPass::grad_weight, DType::f32, 64, 128, 32, 3, 2, 32, "amx_images"},  // 4.936, onednn 7.000
     {ConvPass::grad_input, DType::f32, 64, 64, 32, 3, 1, 32, "amx_pixels"},  // 5.893, amx_images 6.849
-    {ConvPass::grad_weight, DType::f32, 64, 64, 32, 3, 1, 32, "onednn_winograd"},  // 7.570, amx_images 7.821
+    {ConvPass::grad_weight, DType::f32, 64, 64, 32, 3, 1, 32, "amx_images"},  // 8.301, onednn_winograd 8.513
     {ConvPass::grad_weight, DType::f32, 3, 64, 32, 3, 1, 32, "onednn"},  // 0.759, im2col 1.971
     {ConvPass::forward, DType::f32, 3, 64, 32, 7, 2, 32, "onednn"},  // 0.685, onednn_blocked 0.790
     {ConvPass::forward, DType::f32, 64, 64, 8, 3, 1, 32, "amx_images"},  // 0.349, onednn_winograd 0.540
@@ -156,7 +156,7 @@ constexpr ConvChoice kChoices[] = {
     {ConvPass::grad_input, DType::f32, 256, 512, 8, 3, 2, 64, "amx_images"},  // 6.754, im2col 13.150
     {ConvPass::grad_weight, DType::f32, 256, 512, 8, 3, 2, 64, "amx_images"},  // 8.100, im2col 13.977
     {ConvPass::grad_input, DType::f32, 256, 256, 8, 3, 1, 64, "onednn_winograd"},  // 12.021, amx_images 11.818
-    {ConvPass::grad_weight, DType::f32, 256, 256, 8, 3, 1, 64, "onednn_winograd"},  // 11.917, amx_images 13.434
+    {ConvPass::grad_weight, DType::f32, 256, 256, 8, 3, 1, 64, "amx_images"},  // 12.700, onednn_winograd 13.612
     {ConvPass::grad_input, DType::f32, 128, 256, 16, 1, 2, 64, "onednn"},  // 1.588, im2col 1.577
     {ConvPass::grad_weight, DType::f32, 128, 256, 16, 1, 2, 64, "onednn"},  // 1.438, im2col 1.588
     {ConvPass::grad_input, DType::f32, 128, 256, 16, 3, 2, 64, "amx_images"},  // 6.888, onednn 12.118
@@ -220,7 +220,7 @@ constexpr ConvChoice kChoices[] = {
     {ConvPass::grad_input, DType::f32, 256, 512, 8, 3, 2, 128, "amx_images"},  // 12.880, im2col 26.982
     {ConvPass::grad_weight, DType::f32, 256, 512, 8, 3, 2, 128, "amx_images"},  // 16.135, im2col 28.302
     {ConvPass::grad_input, DType::f32, 256, 256, 8, 3, 1, 128, "amx_images"},  // 22.010, onednn_winograd 23.888
-    {ConvPass::grad_weight, DType::f32, 256, 256, 8, 3, 1, 128, "onednn_winograd"},  // 25.073, amx_images 26.490
+    {ConvPass::grad_weight, DType::f32, 256, 256, 8, 3, 1, 128, "amx_images"},  // 25.605, onednn_winograd 28.699
     {ConvPass::grad_input, DType::f32, 128, 256, 16, 1, 2, 128, "onednn"},  // 3.064, im2col 3.369
     {ConvPass::grad_weight, DType::f32, 128, 256, 16, 1, 2, 128, "onednn"},  // 2.800, im2col 3.093
     {ConvPass::grad_input, DType::f32, 128, 256, 16, 3, 2, 128, "amx_images"},  // 13.604, onednn 23.759

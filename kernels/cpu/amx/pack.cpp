@@ -129,6 +129,11 @@ struct RowsOfBlock {
   template <class T>
   void load(std::int64_t r, const T* data, std::int64_t values) {
     __m512i row[parts];
+    // Two or so pixels ahead: a row's next pixel lies behind this one, its next row in another page.
+    if constexpr (parts > 1) {
+      _mm_prefetch(reinterpret_cast<const char*>(data) + 512, _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(data) + 576, _MM_HINT_T0);
+    }
     load_row(data, values, row);
     for (int p = 0; p < parts; ++p) of[p][r] = row[p];
   }
