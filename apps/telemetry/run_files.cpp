@@ -2,6 +2,8 @@
 // apps/telemetry/run_files.cpp - see the header.
 #include "apps/telemetry/run_files.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,10 +30,12 @@ double wall_time() {
 
 // What an earlier run may have left: config.json is what tells.
 bool is_of_a_run(const fs::path& file) {
-  static constexpr const char* kNames[] = {"timeline.svg",  "step_time.svg",   "config.json",
-                                           "metrics.jsonl", "buckets.csv",     "trace.json.gz",
-                                           "report.html",   "bucket_plan.json"};
-  const std::string name = file.filename().string();
+  static constexpr const char* kNames[] = {"timeline.svg",  "step_time.svg", "config.json",
+                                           "metrics.jsonl", "buckets.csv",   "trace.json.gz",
+                                           "report.html",   "profile.json",  "bucket_plan.json"};
+  std::string name = file.filename().string();
+  constexpr std::string_view kPart = ".part";  // Of a run that was killed while it wrote.
+  if (name.ends_with(kPart)) name.resize(name.size() - kPart.size());
   return name.starts_with(kEventsPrefix) ||
          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
@@ -62,6 +66,7 @@ RunFiles::RunFiles(const RunFilesOptions& options) : directory_(options.director
   std::error_code error;
   fs::create_directories(directory_, error);
   BRIGADE_CHECK(!error, "--out: cannot create ", directory_.string(), "; ", error.message());
+  claim();
   refuse_or_clear(options.overwrite);
   metrics_ = create("metrics.jsonl");
   buckets_ = create("buckets.csv");
@@ -71,6 +76,20 @@ RunFiles::RunFiles(const RunFilesOptions& options) : directory_(options.director
 }
 
 RunFiles::~RunFiles() = default;
+
+RunFiles::Claim::~Claim() {
+  if (directory >= 0) close(directory);
+}
+
+// config.json comes only when training begins: until then, and with --overwrite, another run would see a free place.
+// A claim leaves nothing behind: the system drops it with the process. File systems without locks do without.
+void RunFiles::claim() {
+  claim_.directory = open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool taken =
+      claim_.directory >= 0 && flock(claim_.directory, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  BRIGADE_CHECK(!taken, "--out: ", directory_.string(),
+                " is being written by another run; choose another directory, or wait for its end");
+}
 
 void RunFiles::refuse_or_clear(bool overwrite) const {
   BRIGADE_CHECK(overwrite || !fs::exists(directory_ / "config.json"), "--out: ", directory_.string(),

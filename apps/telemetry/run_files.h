@@ -38,7 +38,8 @@ struct RunShape {
 
 class RunFiles {
  public:
-  /// Creates the directory and the files that grow. Throws Error naming the path and what to do.
+  /// Creates the directory and the files that grow. Throws Error naming the path and what to do, also
+  /// where another run is under way.
   explicit RunFiles(const RunFilesOptions& options);
   ~RunFiles();  ///< Closes only; see finish().
   RunFiles(const RunFiles&) = delete;
@@ -67,7 +68,12 @@ class RunFiles {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   using File = std::unique_ptr<std::FILE, CloseFile>;
+  struct Claim {
+    int directory = -1;  // Open and locked.
+    ~Claim();
+  };
 
+  void claim();
   void refuse_or_clear(bool overwrite) const;
   File create(const std::string& name) const;
   void append(const File& file, const char* name, const std::string& text) const;
@@ -75,6 +81,7 @@ class RunFiles {
   void write_trace(const Timeline& timeline);
 
   std::filesystem::path directory_;
+  Claim claim_;
   Clock::time_point begin_;
   File metrics_, buckets_, events_;
   RunShape shape_;

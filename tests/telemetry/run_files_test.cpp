@@ -149,6 +149,32 @@ TEST_CASE("a directory with a run is refused with advice, and replaced on reques
           std::vector<std::string>{"buckets.csv", "events", "metrics.jsonl", "notes.txt"});
 }
 
+TEST_CASE("a directory is one run's until it ends, also before it has a config.json and with --overwrite",
+          "[telemetry][error]") {
+  const Folder folder;
+  {
+    RunFiles first({.directory = folder.path()});
+    for (const bool overwrite : {false, true})
+      REQUIRE_THROWS_WITH(RunFiles({.directory = folder.path(), .overwrite = overwrite}),
+                          ContainsSubstring(folder.path().string()) &&
+                              ContainsSubstring("is being written by another run; choose another directory"));
+    first.start({.steps = 3}, "{}");
+    take_steps(first, 1, 3, 1);
+    REQUIRE(lines_of(folder / "metrics.jsonl").size() == 3);
+  }
+  REQUIRE_NOTHROW(RunFiles({.directory = folder.path(), .overwrite = true}));
+}
+
+TEST_CASE("nothing that an earlier run left is taken for the next one's, nor what it was writing when killed",
+          "[telemetry]") {
+  const Folder folder;
+  for (const char* name :
+       {"profile.json", "report.html", "timeline.svg", "trace.json.gz.part", "config.json.part"})
+    std::ofstream(folder / name) << "old";
+  const RunFiles files({.directory = folder.path(), .overwrite = true});
+  REQUIRE(names_in(folder.path()) == std::vector<std::string>{"buckets.csv", "events", "metrics.jsonl"});
+}
+
 TEST_CASE("a file is written whole or not at all, and devices are not replaced", "[telemetry][error]") {
   const Folder folder;
   write_whole(folder / "x", "old", "--x");
