@@ -10,6 +10,7 @@
 
 #include "dist/shm/host_memory.h"
 #include "dist/spin.h"
+#include "dist/transport.h"
 
 namespace brigade::dist {
 
@@ -64,7 +65,7 @@ class Meeting {
 template <class Done>
 bool Meeting::wait(const Done& done) {
   // Looking again pays if the one that is waited for can run meanwhile.
-  if (has_cores_ && comes_soon(done)) return false;
+  if (has_cores_ && comes_soon(done, WaitLimit::is_set() ? kPatientLooks : kLooks)) return false;
   // First "asleep", then a last look, and whoever changes something looks in the other order: one of the two sees it.
   RankBlock& self = mine();
   bool slept = false;
