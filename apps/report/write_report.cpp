@@ -15,6 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A reader of the old page sees the old page until the new one is whole.
+void write_whole(const fs::path& file, const std::string& text) {
+  telemetry::write_whole(file, text, "report");
+}
+
 // `text` with the one `mark` in it replaced.
 std::string put(std::string text, const std::string& mark, std::string_view content) {
   const std::size_t at = text.find(mark);
@@ -81,15 +86,14 @@ void write_report(std::span<const fs::path> run_directories, const fs::path& fil
   for (const fs::path& directory : run_directories.subspan(1)) runs.push_back(read_run(directory));
 
   const RecordedRun& first = runs.front();
-  using telemetry::write_whole;
-  constexpr const char* kWhat = "report";
-  write_whole(file, page(report_data(runs, strategies, of)), kWhat);
+  write_whole(file, page(report_data(runs, strategies, of)));
+  if (!fs::is_regular_file(file, error)) return;  // Nothing stands beside /dev/stdout.
   const fs::path beside = file.parent_path();
   if (!first.timelines.empty())
     write_whole(beside / "timeline.svg",
-                timeline_svg(first.timelines[first.timelines.size() / 2], title_of(first)), kWhat);
+                timeline_svg(first.timelines[first.timelines.size() / 2], title_of(first)));
   if (const RunSummary s = summarize(first); !s.step_ms_values.empty())
-    write_whole(beside / "step_time.svg", step_time_svg(s, title_of(first)), kWhat);
+    write_whole(beside / "step_time.svg", step_time_svg(s, title_of(first)));
 }
 
 void write_report(const fs::path& run_directory, const fs::path& file) {

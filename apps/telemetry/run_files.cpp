@@ -58,7 +58,7 @@ void write_whole(const fs::path& path, const std::string& text, const char* what
     error = errno;
     written = false;
   }
-  if (!written && renames) std::remove(partial.c_str());
+  if (!written && renames && file != nullptr) std::remove(partial.c_str());
   BRIGADE_CHECK(written, what, ": cannot write ", path.string(), "; ", std::strerror(error));
 }
 

@@ -2,7 +2,9 @@
 # tests/apps/report_test.py - bin/report, and its page in a real browser: it draws, says nothing on the console, asks
 # the network for nothing, can be used by keys, and opens at once. Pictures are kept in build/artefacts/report. Read
 # first: program.py, browser.py, sample_runs.py.
+import fcntl
 import json
+import os
 import re
 import shutil
 import unittest
@@ -26,6 +28,21 @@ class Program(ProgramTest):
         for name in ("report.html", "timeline.svg", "step_time.svg"):
             self.assertTrue((self.folder / "run" / name).is_file(), name)
         self.assertEqual([p.name for p in self.folder.rglob("*.part")], [])
+
+    def test_what_cannot_be_written_leaves_nothing_and_a_device_stays_one(self):
+        sample_runs.write_run(self.folder / "run", steps=3)
+        (self.folder / "taken").mkdir()
+        run = self.report(self.folder / "run", "--out", self.folder / "taken")
+        self.assertEqual(run.code, 1, run)
+        self.assertRegex(run.err, r"^error: report: cannot write .*taken; Is a directory\n$")
+        os.mkfifo(self.folder / "pipe")
+        reader = os.open(self.folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)  # The whole page, unread.
+        run = self.report(self.folder / "run", "--out", self.folder / "pipe")
+        self.assertEqual(run.code, 0, run)
+        self.assertTrue((self.folder / "pipe").is_fifo())
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["pipe", "run", "taken"])
 
     def test_refuses_what_is_no_run_in_one_line(self):
         for arguments, pattern, code in (((self.folder,), r"error: report: .*has no config\.json", 1),
