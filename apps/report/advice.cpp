@@ -168,7 +168,8 @@ std::string advice(const RunSummary& run) {
         "Rank {} is last in {} of the steps, by {}: most of the {} that are exposed are waiting for it.",
         worst->last_rank, percent(worst->last_share), ms_text(worst->lag_ms), ms_text(run.exposed_ms));
 
-  if (run.hidden_ms < 0.05 * run.comm_ms && !run.sync.empty() && run.sync != "bucketed")
+  // per_parameter hides what it can already, as bucketed does.
+  if (run.hidden_ms < 0.05 * run.comm_ms && (run.sync == "naive" || run.sync == "flat"))
     return fmt::format(
         "Nothing is hidden: with --sync {} all {} of communication are added to a step ({} of it); "
         "--sync bucketed lets them run behind backward.",
