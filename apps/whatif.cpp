@@ -187,10 +187,12 @@ void run(const Flags& flags) {
   if (!flags.svg.empty())
     telemetry::write_whole(flags.svg, efficiency_svg(curves, "What if: " + record.model + " on more ranks"),
                            "--svg");
+  const std::string text =
+      json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";  // Paths: any bytes.
   if (flags.json == "-")
-    fmt::print("{}\n", json.dump(1));
+    fmt::print("{}", text);
   else if (!flags.json.empty())
-    telemetry::write_whole(flags.json, json.dump(1) + "\n", "--json");
+    telemetry::write_whole(flags.json, text, "--json");
 }
 
 void add_flags(CLI::App& app, Flags& f) {
@@ -274,6 +276,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  std::sort(flags.questions.ranks.begin(), flags.questions.ranks.end());
+  std::vector<int>& ranks = flags.questions.ranks;
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return apps::run_main([&] { apps::run(flags); });
 }

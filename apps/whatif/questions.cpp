@@ -88,12 +88,17 @@ std::vector<Question> ask(const QuestionFlags& flags, const Profile& record) {
                 "--net: is needed; the recorded run had one rank and tells nothing of a network");
   BRIGADE_CHECK(flags.in_host.empty() || !flags.nets.empty() || record.step.link,
                 "--in-host: needs --net, the link between hosts");
+  const std::vector<std::string> strategies = or_recorded(flags.strategies, record.strategy);
+  BRIGADE_CHECK(flags.plans.empty() ||
+                    std::any_of(strategies.begin(), strategies.end(),
+                                [](const std::string& name) { return dist::strategy(name).plans_by_rule; }),
+                "--plan: needs --strategy bucketed; ", strategies.front(), " has a plan of its own");
   const InHost in_host = parse_in_host(flags.in_host);
   std::vector<Question> out;
   for (const std::string& net : or_recorded(flags.nets, std::string()))
     for (const std::string& algorithm : or_recorded(flags.algorithms, record.step.algorithm))
       for (const std::int64_t images : or_recorded(flags.batch_sizes, record.step.images))
-        for (const std::string& strategy : or_recorded(flags.strategies, record.strategy)) {
+        for (const std::string& strategy : strategies) {
           const bool choice = dist::strategy(strategy).plans_by_rule;
           const std::string recorded = replans(record) ? "auto" : "recorded";
           const auto plans = choice ? or_recorded(flags.plans, recorded) : std::vector{std::string()};

@@ -130,6 +130,8 @@ class ByHand(WhatIfTest):
                 (2, "--in-host: needs RANKS:LINK", (record, "--net=1gbit", "--in-host=1gbit")),
                 (2, "--plan: must be auto, recorded", (record, "--net=1gbit", "--plan=best")),
                 (2, "--plan: must be a positive number of MiB", (record, "--net=1gbit", "--plan=size:-1")),
+                (2, "--plan: needs --strategy bucketed; flat has",
+                 (record, "--net=1gbit", "--strategy=flat,naive", "--plan=size:1")),
                 (2, "ring,tree|ring, tree", (record, "--net=1gbit", "--algorithm=butterfly")),
                 (2, "naive,flat|naive, flat", (record, "--net=1gbit", "--strategy=all")),
                 (1, "profile.json is not there; give the directory of a run that ended", (empty, "--net=1gbit")),
