@@ -137,6 +137,8 @@ std::optional<std::string> argument_for(const CLI::Option& option, const Value& 
     return *on ? std::optional(flag) : std::nullopt;
   }
   if (value.text == option.get_default_str()) return std::nullopt;
+  // CLI11 would take the argument behind "--lr=" for the value.
+  if (value.text.empty()) throw CLI::ValidationError(str(flag, ": needs a value; got an empty one"));
   const bool bare = option.get_items_expected_min() == 0 && value.text == "true";  // --synthetic
   return flag + "=" + (bare ? "" : value.text);
 }

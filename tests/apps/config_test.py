@@ -120,6 +120,7 @@ class Mistakes(ConfigTest):
         self.bad(r"--config .*run\.toml: has keys only, no sections; got \[model\]", "[model]\nlr = 1")
         self.bad("--config .*: lr: takes one value", "lr = [1, 2]")
         self.bad("--config .*: out: takes one value.*quotes", "out = a b")
+        self.bad("--lr: needs a value; got an empty one", "lr =\nmodel = mlp")
         self.bad("--config .*: lr: set twice", "lr = 1\nseed = 2\nlr = 1")
         self.bad(r"--lr: .*fast; --lr comes from .*run\.toml", "lr = fast")
         self.bad(r'--nesterov: needs true or false; got "maybe"; --nesterov comes from .*run\.toml', "nesterov = maybe")
