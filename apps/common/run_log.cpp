@@ -42,6 +42,8 @@ const char* s(std::int64_t count) { return count == 1 ? "" : "s"; }
 // The first steps are slow: unless asked otherwise the trace begins behind them, where there is room.
 std::pair<std::int64_t, std::int64_t> trace_window(const TrainOptions& options, std::int64_t steps) {
   constexpr std::int64_t kWarmUp = 10, kLength = 5;
+  BRIGADE_CHECK(options.trace_last == 0 || options.trace_first <= steps, "--trace-steps: the run has ", steps,
+                " step", s(steps), "; got ", options.trace_first, ":", options.trace_last);
   if (options.trace_last > 0) return {options.trace_first, std::min(options.trace_last, steps)};
   const std::int64_t first = std::clamp<std::int64_t>(steps - kLength + 1, 1, kWarmUp + 1);
   return {first, std::min(first + kLength - 1, steps)};
@@ -151,7 +153,8 @@ void RunLog::config(const RunFacts& facts) {
                  .trace_first = first,
                  .trace_last = last,
                  .buckets = ddp_.plan().buckets.size()},
-                config.dump());
+                // A command may hold bytes that JSON cannot carry.
+                config.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 void RunLog::line(const std::string& text) {
@@ -204,6 +207,13 @@ void RunLog::step(const StepReport& r) {
   epoch_ = {};
 }
 
+// The steps and evaluations that are left, as the last ones went.
+double RunLog::left_s(const StepReport& r) const {
+  const std::int64_t evaluations = evaluations_ahead(r.step, r.steps, options_.eval_every * steps_per_epoch_);
+  return 1e-3 * smooth_ms_ * static_cast<double>(r.steps - r.step) +
+         evaluation_s_ * static_cast<double>(evaluations);
+}
+
 void RunLog::status(const StepReport& r, const dist::StepRecord& sync) {
   constexpr double kNewest = 0.1;
   smooth_ms_ = smooth_ms_ == 0 ? r.step_ms : (1 - kNewest) * smooth_ms_ + kNewest * r.step_ms;
@@ -211,7 +221,7 @@ void RunLog::status(const StepReport& r, const dist::StepRecord& sync) {
   constexpr int kBar = 22;
   std::vector<std::string> fields{
       fmt::format("epoch {} {} {}/{}", r.epoch + 1, progress_bar(r.step, r.steps, kBar), r.step, r.steps),
-      "ETA " + duration_text(1e-3 * smooth_ms_ * static_cast<double>(r.steps - r.step)),
+      "ETA " + duration_text(left_s(r)),
       fmt::format("{:.0f} images/s", 1000.0 * static_cast<double>(r.images) / smooth_ms_),
       fmt::format("loss {:.3f}", r.loss)};
   if (accuracy_) fields.push_back(fmt::format("accuracy {:.2f} %", *accuracy_));
@@ -228,6 +238,7 @@ bool RunLog::evaluation(const EvaluationReport& r) {
   const bool reached = options_.target_accuracy > 0 && 100 * accuracy + kRounding >= options_.target_accuracy;
   if (!speaks_) return reached;
   accuracy_ = 100 * accuracy;
+  evaluation_s_ = r.seconds;
   if (files_ != nullptr) files_->evaluation(r);
   line(fmt::format("epoch {:>3}  test loss {:.4f}  test accuracy {:.2f} % ({} of {}){}  in {:.1f} s",
                    r.epoch + 1, r.loss, 100 * accuracy, r.correct, r.images,

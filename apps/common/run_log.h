@@ -69,6 +69,7 @@ class RunLog {
   void plan();
   void plan_change();
   void status(const StepReport& report, const dist::StepRecord& sync);
+  double left_s(const StepReport& report) const;
   void target(const EvaluationReport& report);
   /// Writes profile.json, for bin/whatif.
   void profile();
@@ -85,7 +86,8 @@ class RunLog {
   mutable Terminal terminal_;
   std::string printed_plan_;
   Totals run_, epoch_;
-  double smooth_ms_ = 0;  // Of a step, for the time that is left.
+  double smooth_ms_ = 0,
+         evaluation_s_ = 0;  // Of a step and of the last evaluation, for the time that is left.
   std::optional<double> accuracy_;
 };
 

@@ -60,6 +60,9 @@ void Terminal::status(const std::vector<std::string>& fields, bool now) {
   drawn_ = Clock::now();
   std::string text;
   int used = 0;
+  // The first is shown as far as it fits: an empty status would look like a run that hangs.
+  if (!fields.empty() && length(fields.front()) >= width_)
+    text = fields.front().substr(0, static_cast<std::size_t>(width_ - 1)), used = width_;
   for (const std::string& field : fields) {
     const int more = length(field) + (used > 0 ? 2 : 0);
     // The last column stays free: a cursor in it wraps on some terminals.
@@ -86,6 +89,11 @@ std::string progress_bar(std::int64_t done, std::int64_t all, int width) {
   bar.front() = '[';
   bar.back() = ']';
   return bar;
+}
+
+std::int64_t evaluations_ahead(std::int64_t step, std::int64_t steps, std::int64_t every) {
+  if (every == 0) return 1;
+  return steps / every - (step - 1) / every + (steps % every != 0 ? 1 : 0);
 }
 
 std::string duration_text(double seconds) {

@@ -42,6 +42,9 @@ class Terminal {
 
 /// "[#####.....]" of `width` characters.
 std::string progress_bar(std::int64_t done, std::int64_t all, int width);
+/// How many evaluations are to come when `step` of `steps` is over, its own among them: one after each `every` steps
+/// and one at the end. `every` 0: only that.
+std::int64_t evaluations_ahead(std::int64_t step, std::int64_t steps, std::int64_t every);
 /// "58 s", "2:03", "1:02:03".
 std::string duration_text(double seconds);
 

@@ -275,7 +275,8 @@ std::string TrainOptions::to_json() const {
       {"eval_every", eval_every},
       {"eval_flip", eval_flip},
       {"target_accuracy", target_accuracy}};
-  return json.dump(1) + "\n";
+  // Paths may be no UTF-8, which JSON has to be.
+  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 TrainOptions parse_train_options(int argc, char** argv) {

@@ -120,6 +120,12 @@ class Files(ProgramTest):
                             "--trace-steps", "--verbose"):
                 self.assertIn(flag[2:].replace("-", "_"), config)
 
+    def test_a_path_that_is_no_utf8_is_a_path(self):
+        path = self.folder / "\udcff"  # Python's word for the byte 0xff.
+        run = self.train("--steps=1", f"--save-plan={path}")
+        self.assertTrue(path.exists())
+        self.assertIn("\ufffd", run.config["run"]["command"])
+
     def test_bucket_plan_holds_every_parameter_once(self):
         parameters = {f"layers.{layer}.{part}" for layer in (0, 2, 4) for part in ("weight", "bias")}
         for arguments in (("--sync=bucketed", "--bucket-mb=0.1"), ("--sync=flat",), ("--sync=naive",),

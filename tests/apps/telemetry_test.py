@@ -135,6 +135,8 @@ class Files(ProgramTest):
             self.refuse(2, "--trace-steps: needs FIRST:LAST, .*got", *TINY, f"--out={self.folder / 'x'}",
                         f"--trace-steps={window}")
         self.refuse(2, "--trace-steps", *TINY, "--trace-steps=1:2")  # Without --out.
+        self.refuse(1, "--trace-steps: the run has 3 steps; got 4:9", *TINY, "--steps=3", f"--out={self.folder / 'x'}",
+                    "--trace-steps=4:9")
 
     def test_changes_of_the_plan_are_events(self):
         run = self.train("--steps=40", "--plan=auto", "--net=1gbit,200us", ranks=2)
@@ -323,6 +325,10 @@ class Terminal(ProgramTest):
         # What remains on the screen: the bar is gone, the last words stand.
         self.assertRegex(out, r"done in .*: test accuracy [\d.]+ %; [\d.]+ images/s; "
                               r"comm [\d.]+ ms a step, \d+ % hidden")
+
+    def test_a_narrow_terminal_still_shows_that_something_moves(self):
+        out = re.sub(r"\x1b\[[0-9;]*[mK]", "", self.show(columns=24))
+        self.assertIn("\repoch 1 [", out)
 
     def test_no_color_means_no_colour(self):
         self.assertIn("\x1b[36m", self.show())

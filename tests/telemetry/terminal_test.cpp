@@ -16,6 +16,16 @@ TEST_CASE("a bar fills from the left, to its end and not beyond", "[telemetry]")
   REQUIRE(progress_bar(0, 0, 4) == "[..]");
 }
 
+TEST_CASE("evaluations ahead are those after every so many steps, and one at the end", "[telemetry]") {
+  REQUIRE(evaluations_ahead(1, 10, 0) == 1);
+  REQUIRE(evaluations_ahead(1, 12, 4) == 3);
+  REQUIRE(evaluations_ahead(4, 12, 4) == 3);  // The step is over, its evaluation not yet.
+  REQUIRE(evaluations_ahead(5, 12, 4) == 2);
+  REQUIRE(evaluations_ahead(12, 12, 4) == 1);
+  REQUIRE(evaluations_ahead(9, 14, 4) == 2);  // After 12 and 14.
+  REQUIRE(evaluations_ahead(1, 3, 4) == 1);
+}
+
 TEST_CASE("durations are read as people write them", "[telemetry]") {
   REQUIRE(duration_text(0) == "0 s");
   REQUIRE(duration_text(59.4) == "59 s");
