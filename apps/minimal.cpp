@@ -19,6 +19,10 @@ int main(int argc, char** argv) {
   const data::Split images = data::make_synthetic({.train = 2048, .test = 16});
   dist::LaunchOptions launch;
   launch.ranks = argc > 1 ? std::atoi(argv[1]) : 2;
+  if (launch.ranks < 1) {  // --help too: atoi makes 0 of words.
+    std::fprintf(stderr, "usage: minimal [RANKS]\n");
+    return 2;
+  }
 
   dist::run_ranks(launch, [&](dist::ProcessGroup& group) {
     const auto model = models::make_model("mlp");
