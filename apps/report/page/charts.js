@@ -98,7 +98,8 @@ function lineChart({title, unit, x: xs, xLabel = "step", series, marks = [], zer
   const above = clip && high > top && top > 0 ? all.filter((v) => v > top).length : 0;
   if (above) high = top;
   if (zero) low = Math.min(0, low);
-  if (high === low) high = low + (Math.abs(low) || 1);
+  // One value, or always the same one, lies at the upper edge: an axis of percent must not pass 100 by much.
+  if (high === low) [low, high] = low ? [low - 0.1 * Math.abs(low), low] : [0, 1];
   const pad = 0.06 * (high - low);
   const cut = above ? `${above} value${above > 1 ? "s" : ""} above ${number(top)} cut off.` : "";
   const quiet = [rest, cut].filter(Boolean).join(" ");
