@@ -39,6 +39,11 @@ void check_can_save(const char* flag, const fs::path& path) {
 
 const char* s(std::int64_t count) { return count == 1 ? "" : "s"; }
 
+int threads_on_this_host(int threads_a_rank, int ranks) {
+  const dist::LaunchEnvironment place = dist::launch_environment();
+  return threads_a_rank * (place.mpi ? place.local_size : ranks);
+}
+
 // The first steps are slow: unless asked otherwise the trace begins behind them, where there is room.
 std::pair<std::int64_t, std::int64_t> trace_window(const TrainOptions& options, std::int64_t steps) {
   constexpr std::int64_t kWarmUp = 10, kLength = 5;
@@ -53,7 +58,7 @@ std::pair<std::int64_t, std::int64_t> trace_window(const TrainOptions& options, 
 std::string exposure_text(const TrainOptions& options, const dist::Ddp& ddp) {
   const int ranks = ddp.group().size();
   if (ranks == 1) return "one rank: nothing travels";
-  std::string text = "exposed time not measured yet";
+  std::string text = "exposed time: measured from the first step on";
   if (options.sync == "bucketed" && options.plan == "auto")
     text += ", predicted with each change of the plan";
   const auto network = options.launch().network;
@@ -79,19 +84,21 @@ std::unique_ptr<telemetry::RunFiles> open_run_files(const TrainOptions& options,
   return files;
 }
 
-void RunLog::Totals::add(const StepReport& report, const dist::StepRecord& sync) {
+void RunLog::Totals::add(const StepReport& report, const dist::StepRecord& sync, bool travels) {
   ++steps;
   images += report.images;
   if (std::isfinite(report.loss)) loss += report.loss, ++losses;
   step_ms += report.step_ms;
+  if (!travels) return;  // One rank's collectives take no time worth a word.
   comm_ms += dist::milliseconds(sync.communication());
   hidden_ms += dist::milliseconds(sync.hidden());
 }
 
 std::string RunLog::Totals::comm_text() const {
+  if (comm_ms == 0) return "";
   const auto n = static_cast<double>(steps);
-  return fmt::format("comm {:.1f} ms a step, {:.0f} % hidden, {:.1f} ms exposed", comm_ms / n,
-                     comm_ms > 0 ? 100 * hidden_ms / comm_ms : 0, (comm_ms - hidden_ms) / n);
+  return fmt::format("; comm {:.1f} ms a step, {:.0f} % hidden, {:.1f} ms exposed", comm_ms / n,
+                     100 * hidden_ms / comm_ms, (comm_ms - hidden_ms) / n);
 }
 
 RunLog::RunLog(const TrainOptions& options, const RunFacts& facts, dist::Ddp& ddp, telemetry::RunFiles* files,
@@ -101,6 +108,7 @@ RunLog::RunLog(const TrainOptions& options, const RunFacts& facts, dist::Ddp& dd
       files_(files),
       begin_(begin),
       speaks_(ddp.group().rank() == 0),
+      travels_(ddp.group().size() > 1),
       steps_per_epoch_(facts.steps_per_epoch),
       recorder_(ddp, files, begin) {
   const auto [first, last] = trace_window(options, facts.steps);
@@ -125,6 +133,9 @@ void RunLog::banner(const RunFacts& facts) const {
                   options_.schedule, options_.lr));
   say(fmt::format("{}; {}; plan: {}; {}", processor_text(), launcher_text(), ddp_.plan().rule,
                   exposure_text(options_, ddp_)));
+  if (const int wanted = threads_on_this_host(facts.threads, group.size()); wanted > available_cores())
+    say(fmt::format("note: {} threads compute on {} core{}: fewer --threads or ranks are faster", wanted,
+                    available_cores(), s(available_cores())));
   if (!options_.verbose || group.size() == 1) return;
   for (std::size_t rank = 1; rank < recorder_.clocks().size(); ++rank)
     say(fmt::format("clock of rank {}: {:+.1f} us from rank 0's, within {:.1f} us", rank,
@@ -188,20 +199,22 @@ void RunLog::step(const StepReport& r) {
   recorder_.step(r);
   if (!speaks_) return;
   const dist::StepRecord& sync = ddp_.ledger().last();
-  run_.add(r, sync);
-  epoch_.add(r, sync);
+  run_.add(r, sync, travels_);
+  epoch_.add(r, sync, travels_);
   if (terminal_.live() && !options_.quiet && !options_.verbose) {
     status(r, sync);
   } else if (!options_.quiet) {
-    line(
-        fmt::format("step {:>5}/{}  epoch {:>3}  loss {:.4f}  lr {:.5f}  {:8.1f} ms  {:7.1f} images/s  comm "
-                    "{:6.1f} ms, {:3.0f} % hidden",
-                    r.step, r.steps, r.epoch + 1, r.loss, r.lr, r.step_ms, r.images_per_s(),
-                    dist::milliseconds(sync.communication()), 100 * sync.overlap()));
+    std::string text =
+        fmt::format("step {:>5}/{}  epoch {:>3}  loss {:.4f}  lr {:.5f}  {:8.1f} ms  {:7.1f} images/s",
+                    r.step, r.steps, r.epoch + 1, r.loss, r.lr, r.step_ms, r.images_per_s());
+    if (travels_)
+      text += fmt::format("  comm {:6.1f} ms, {:3.0f} % hidden", dist::milliseconds(sync.communication()),
+                          100 * sync.overlap());
+    line(text);
   }
   plan_change();
   if (r.step % steps_per_epoch_ != 0) return;
-  line(fmt::format("epoch {:>3}  mean loss {:.4f}  {} step{} in {}  {:.1f} images/s  {}", r.epoch + 1,
+  line(fmt::format("epoch {:>3}  mean loss {:.4f}  {} step{} in {}  {:.1f} images/s{}", r.epoch + 1,
                    epoch_.loss / static_cast<double>(epoch_.losses), epoch_.steps, s(epoch_.steps),
                    duration_text(1e-3 * epoch_.step_ms), epoch_.images_per_s(), epoch_.comm_text()));
   epoch_ = {};
@@ -225,8 +238,10 @@ void RunLog::status(const StepReport& r, const dist::StepRecord& sync) {
       fmt::format("{:.0f} images/s", 1000.0 * static_cast<double>(r.images) / smooth_ms_),
       fmt::format("loss {:.3f}", r.loss)};
   if (accuracy_) fields.push_back(fmt::format("accuracy {:.2f} %", *accuracy_));
-  fields.push_back(fmt::format("comm {:.1f} ms", dist::milliseconds(sync.communication())));
-  fields.push_back(fmt::format("{:.0f} % hidden", 100 * sync.overlap()));
+  if (travels_) {
+    fields.push_back(fmt::format("comm {:.1f} ms", dist::milliseconds(sync.communication())));
+    fields.push_back(fmt::format("{:.0f} % hidden", 100 * sync.overlap()));
+  }
   terminal_.status(fields, r.step == r.steps);
 }
 
@@ -302,7 +317,7 @@ void RunLog::finish(const std::string& parameters_sha256) {
     profile();
   }
   const std::string advice = report();
-  line(fmt::format("done in {}: {}{:.1f} images/s; {}", duration_text(seconds()),
+  line(fmt::format("done in {}: {}on average {:.1f} images/s{}", duration_text(seconds()),
                    accuracy_ ? fmt::format("test accuracy {:.2f} %; ", *accuracy_) : "", run_.images_per_s(),
                    run_.comm_text()));
   if (const std::string late = recorder_.late().text(); !late.empty()) line(late);

@@ -57,9 +57,9 @@ class RunLog {
   struct Totals {
     std::int64_t steps = 0, images = 0, losses = 0;  // Losses: finite ones.
     double loss = 0, step_ms = 0, comm_ms = 0, hidden_ms = 0;
-    void add(const StepReport& report, const dist::StepRecord& sync);
+    void add(const StepReport& report, const dist::StepRecord& sync, bool travels);
     double images_per_s() const { return 1000.0 * static_cast<double>(images) / step_ms; }
-    /// "comm 12.3 ms a step, 87 % hidden, 1.6 ms exposed"
+    /// "; comm 12.3 ms a step, 87 % hidden, 1.6 ms exposed"; empty if nothing travels.
     std::string comm_text() const;
   };
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
@@ -81,6 +81,7 @@ class RunLog {
   telemetry::RunFiles* files_;
   Clock::time_point begin_;
   bool speaks_;
+  bool travels_;  // Whether anything does: there are several ranks.
   std::int64_t steps_per_epoch_;
   telemetry::Recorder recorder_;
   mutable Terminal terminal_;

@@ -9,8 +9,10 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string_view>
 
 #include "core/check.h"
@@ -90,6 +92,23 @@ bool given(const CLI::Option& option, int argc, const char* const* argv) {
   });
 }
 
+// CLI11's reader takes what it understands of a line: whether quotes and brackets are closed is for us to see.
+bool is_closed(std::string_view line) {
+  char quote = 0;
+  int depth = 0;
+  for (const char c : line) {
+    if (quote != 0)
+      quote = c == quote ? '\0' : quote;
+    else if (c == '"' || c == '\'')
+      quote = c;
+    else if (c == '#')
+      break;
+    else
+      depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+  }
+  return quote == 0 && depth == 0;
+}
+
 Values read_file(const std::string& path, const std::vector<const CLI::Option*>& options) {
   const auto fail = [&](const std::string& what) -> void {
     throw CLI::ValidationError(str("--config ", path, ": ", what));
@@ -102,8 +121,15 @@ Values read_file(const std::string& path, const std::vector<const CLI::Option*>&
   // A pipe will do: --config <(…).
   std::error_code error;
   if (access(path.c_str(), R_OK) != 0 || std::filesystem::is_directory(path, error)) fail("cannot be read");
+  std::ifstream file(path);
+  std::string text;
+  int number = 0;
+  for (std::string line; std::getline(file, line); text += line + "\n")
+    if (++number; !is_closed(line))
+      fail(str("line ", number, ": a quote or a bracket is not closed; got ", line));
   Values values;
-  for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_file(path)) {
+  std::istringstream stream(text);
+  for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
     if (!item.parents.empty()) fail(str("has keys only, no sections; got [", item.parents.front(), "]"));
     std::string flag = "--" + item.name;
     std::replace(flag.begin(), flag.end(), '_', '-');
@@ -112,8 +138,8 @@ Values read_file(const std::string& path, const std::vector<const CLI::Option*>&
     const bool list = option->get_expected_max() > 1 || option->get_delimiter() != '\0';
     if (item.inputs.size() != 1 && !list)
       fail(str(item.name, ": takes one value, once; a text with spaces or commas needs quotes"));
-    const std::string text = CLI::detail::join(item.inputs, ",");
-    if (!values.emplace(flag, Value{Source::file, text, path}).second) fail(str(item.name, ": set twice"));
+    if (!values.emplace(flag, Value{Source::file, CLI::detail::join(item.inputs, ","), path}).second)
+      fail(str(item.name, ": set twice"));
   }
   return values;
 }

@@ -116,7 +116,7 @@ void add_optimisation_flags(CLI::App& app, Raw& raw) {
   group->add_option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: off")
       ->check(not_negative());
   group->add_option("--ema", o.ema, "Evaluate an average of parameters with this decay; 0: off")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Range(0.0, 0.999999));
   group->add_option("--seed", o.seed, "Of initial weights, order and augmentation")
       ->check(not_negative())
       ->capture_default_str();

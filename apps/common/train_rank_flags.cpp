@@ -132,7 +132,11 @@ void add_network_flags(CLI::App& app, Raw& raw) {
       ->add_option("--net-schedule", o.net_schedule, "Change the bandwidth at steps, like 0:10gbit,200:1gbit")
       ->type_name("STEP:BANDWIDTH,...")
       ->needs(net);
-  group->add_option("--slow-rank", o.slow_rank, "One rank has only a fraction of the bandwidth, like 2:0.5")
+  group
+      ->add_option(
+          "--slow-rank", o.slow_rank,
+          "One rank has only a fraction of the bandwidth, like 2:0.5; all wait for its wire, so none is "
+          "named as straggler")
       ->type_name("RANK:FRACTION")
       ->needs(net);
 }

@@ -169,7 +169,7 @@ Json facts_json(const RecordedRun& run) {
   add("Ranks", facts, "ranks");
   add("Threads a rank", facts, "threads");
   add("Backend", facts, "backend");
-  add("Launched by", facts, "launcher");
+  add("Start", facts, "launcher");
   add("Modelled network", run.config, "net");
   add("Synchronisation", run.config, "sync");
   if (!run.plan_rule.empty()) out.push_back({{"label", "Bucket plan"}, {"value", run.plan_rule}});

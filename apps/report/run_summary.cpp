@@ -157,10 +157,7 @@ RunSummary summarize(const RecordedRun& run) {
   s.bus_gb_s = median(bus);
   s.waited_ms = median(values_of(run.steps, s.warm_up, &StepLine::waited_ms));
   add_straggler(run.steps, s);
-  double all = 0, behind = 0;
-  for (const double ms : comm) all += ms;
-  for (const double ms : hidden) behind += ms;
-  s.overlap_pct = all > 0 ? 100 * behind / all : 0;
+  s.overlap_pct = s.comm_ms > 0 ? 100 * s.hidden_ms / s.comm_ms : 0;
   s.buckets = summarize_buckets(run, s.steps > s.warm_up ? run.steps[s.warm_up].step : 0);
   return s;
 }

@@ -42,7 +42,7 @@ struct RunSummary {
   double images_per_s = 0;  ///< Median.
   /// Medians; exposed is what hidden leaves of communication, so that the three add up. See has_communication.
   double comm_ms = 0, hidden_ms = 0, exposed_ms = 0;
-  double overlap_pct = 0;                                             ///< Hidden share of all communication.
+  double overlap_pct = 0;                                             ///< Hidden share of comm_ms.
   double bus_gb_s = 0;                                                ///< Median.
   bool has_rate = false, has_communication = false, has_bus = false;  ///< Whether the files say so.
   double waited_ms = 0;                ///< Median; computation stood still for so long. Zero if unknown.

@@ -119,6 +119,9 @@ class Mistakes(ConfigTest):
             self.bad(f"--config .*: unknown key {key};", f"{key} = true")
         self.bad(r"--config .*run\.toml: has keys only, no sections; got \[model\]", "[model]\nlr = 1")
         self.bad("--config .*: lr: takes one value", "lr = [1, 2]")
+        self.bad("--config .*: line 2: a quote or a bracket is not closed; got net = \"1gbit,1us",
+                 'epochs = 2\nnet = "1gbit,1us')
+        self.bad("--config .*: line 1: a quote or a bracket is not closed", "bucket-mb = [1, 2")
         self.bad("--config .*: out: takes one value.*quotes", "out = a b")
         self.bad("--lr: needs a value; got an empty one", "lr =\nmodel = mlp")
         self.bad("--config .*: lr: set twice", "lr = 1\nseed = 2\nlr = 1")

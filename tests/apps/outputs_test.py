@@ -39,7 +39,7 @@ class Words(ProgramTest):
         out = self.train("--steps=2", "--threads=1", "--accumulate=2", "--lr=0.025", "--sync=flat", ranks=2).out
         self.assertRegex(out, r"mlp \(\d+ parameters, f32\), 2 ranks x 1 thread \(threads\), sync flat, 1 buckets?\n")
         self.assertRegex(out, r"batch 8 a rank, 32 in all; 2 steps; sgd with cosine learning rate, peak 0\.025\n")
-        self.assertRegex(out, r"; plan: .*; exposed time not measured yet\n")
+        self.assertRegex(out, r"; plan: .*; exposed time: measured from the first step on\n")
         one = self.train("--steps=1", "--threads=2").out
         self.assertRegex(one, r"1 rank x 2 threads")
         self.assertRegex(one, r"; plan: .*; one rank: nothing travels\n")
@@ -47,7 +47,7 @@ class Words(ProgramTest):
     def test_banner_says_what_is_known_of_exposure(self):
         # Of 3.28 MB, a ring of two ranks sends all once: 26.3 ms at 1 Gbit/s.
         out = self.train("--steps=1", "--net=1gbit", ranks=2).out
-        self.assertRegex(out, r"exposed time not measured yet, predicted with each change of the plan "
+        self.assertRegex(out, r"exposed time: measured from the first step on, predicted with each change of the plan "
                               r"\(of 26\.3 ms a step on the modelled network\)\n")
 
     def test_a_run_without_files_says_how_to_get_them(self):

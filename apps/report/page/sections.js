@@ -12,8 +12,8 @@ function fillHeader() {
   document.getElementById("title").textContent = data.title;
   // A number and its unit stay on one line.
   document.getElementById("advice").textContent = data.advice.replace(/(\d) (ms|%|MiB|KiB|bytes)/g, "$1\u00a0$2");
-  if (data.of) document.getElementById("figures").before(el("p", {class: "soft of"},
-      `Figures of ${data.of}, the fastest`));
+  document.getElementById("figures").before(el("p", {class: "soft of"},
+      data.of ? `Figures of ${data.of}, the fastest; medians` : "Medians over all steps but the first"));
   document.getElementById("figures").append(...data.summary.map(({label, value, unit, stress}) =>
     el("div", {class: stress ? "exposed" : null}, el("dt", {}, label),
       el("dd", {}, number(value), el("span", {class: "unit"}, unit)))));
