@@ -17,6 +17,7 @@
 #include "apps/common/machine_text.h"
 #include "apps/report/advice.h"
 #include "apps/report/write_report.h"
+#include "apps/telemetry/ddp_logging.h"
 #include "apps/telemetry/profile.h"
 #include "core/parallel.h"
 
@@ -315,6 +316,7 @@ void RunLog::finish(const std::string& parameters_sha256) {
   if (files_ != nullptr) {
     files_->finish(ddp_.ledger().timeline());
     profile();
+    telemetry::write_ddp_logging(files_->directory(), ddp_, options_.model);
   }
   const std::string advice = report();
   line(fmt::format("done in {}: {}on average {:.1f} images/s{}", duration_text(seconds()),

@@ -30,9 +30,9 @@ double wall_time() {
 
 // What an earlier run may have left: config.json is what tells.
 bool is_of_a_run(const fs::path& file) {
-  static constexpr const char* kNames[] = {"timeline.svg",  "step_time.svg", "config.json",
-                                           "metrics.jsonl", "buckets.csv",   "trace.json.gz",
-                                           "report.html",   "profile.json",  "bucket_plan.json"};
+  static constexpr const char* kNames[] = {
+      "timeline.svg",  "step_time.svg", "config.json",  "metrics.jsonl",    "buckets.csv",
+      "trace.json.gz", "report.html",   "profile.json", "bucket_plan.json", "ddp_logging.json"};
   std::string name = file.filename().string();
   constexpr std::string_view kPart = ".part";  // Of a run that was killed while it wrote.
   if (name.ends_with(kPart)) name.resize(name.size() - kPart.size());

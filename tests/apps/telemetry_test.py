@@ -35,6 +35,20 @@ def buckets_of(run):
 class Files(ProgramTest):
     """All figures of a run agree with each other."""
 
+    def check_logging(self, run, ranks, steps, rows):
+        """ddp_logging.json, as PyTorch counts, against the rows of buckets.csv of the last step."""
+        with open(run.folder / "ddp_logging.json", encoding="utf-8") as file:
+            said = json.load(file)
+        self.assertEqual((said["world_size"], said["rank"], said["iteration"]), (ranks, 0, steps))
+        sizes = [int(size) for size in said["bucket_sizes"].split(", ")]
+        self.assertEqual(sizes, [int(row["bytes"]) for row in rows])
+        self.assertEqual(said["total_parameter_size_bytes"], sum(sizes))
+        spread = max(row["end_us"] for row in rows) - min(row["start_us"] for row in rows)
+        self.assertAlmostEqual(said["backward_comm_time"] / 1000, spread, delta=0.2)
+        self.assertGreaterEqual(said["backward_compute_time"], said["backward_compute_comm_overlap_time"])
+        self.assertGreater(said["avg_backward_compute_time"], 0)
+        self.assertGreater(said["forward_compute_time"], 0)
+
     def check(self, run, ranks, steps):
         lines = {record["step"]: record for record in run.steps}
         self.assertEqual(sorted(lines), list(range(1, steps + 1)))
@@ -63,6 +77,7 @@ class Files(ProgramTest):
                 self.assertEqual(row["plan_epoch"], line["plan_epoch"])
         self.assertEqual([line["t_s"] for line in lines.values()], sorted(line["t_s"] for line in lines.values()))
         self.check_trace(run, ranks, lines, table)
+        self.check_logging(run, ranks, steps, [row for row in table if row["step"] == steps])
 
     def check_trace(self, run, ranks, lines, table):
         events = events_of(run)
