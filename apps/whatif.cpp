@@ -229,7 +229,7 @@ void add_flags(CLI::App& app, Flags& f) {
   app.add_option("--plan", q.plans,
                  "Where bucketed cuts: auto, recorded (the buckets of the run), or size, torch or "
                  "torch_rebuilt with a "
-                 "cap in MiB as in size:4; default: as recorded")
+                 "cap in MiB as in size:4; default: as recorded, auto where that had no buckets")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("PLAN[,PLAN...]");

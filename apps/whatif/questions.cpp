@@ -100,7 +100,8 @@ std::vector<Question> ask(const QuestionFlags& flags, const Profile& record) {
       for (const std::int64_t images : or_recorded(flags.batch_sizes, record.step.images))
         for (const std::string& strategy : strategies) {
           const bool choice = dist::strategy(strategy).plans_by_rule;
-          const std::string recorded = replans(record) ? "auto" : "recorded";
+          const bool has_plan = dist::strategy(record.strategy).plans_by_rule && !replans(record);
+          const std::string recorded = has_plan ? "recorded" : "auto";
           const auto plans = choice ? or_recorded(flags.plans, recorded) : std::vector{std::string()};
           for (const std::string& plan : plans) {
             Question q{.text = strategy, .images = images, .scenario = {}};
