@@ -31,7 +31,7 @@ void Timeline::set_layers(std::vector<std::string> names) {
 std::string Timeline::name(const TimedSpan& span) const {
   const auto layer = static_cast<std::size_t>(span.layer);
   if (span.layer < 0 || layer >= layers_.size() || layers_[layer].empty())
-    return span.kind == SpanKind::other ? "wait for buckets" : std::string(brigade::name(span.kind));
+    return std::string(brigade::name(span.kind));
   return layers_[layer];
 }
 

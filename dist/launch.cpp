@@ -200,6 +200,11 @@ LaunchEnvironment launch_environment() {
   return {};
 }
 
+int ranks_on_this_host(int ranks) {
+  const LaunchEnvironment environment = launch_environment();
+  return environment.size > 1 ? environment.local_size : ranks;
+}
+
 std::vector<std::string_view> algorithm_names() {
   std::vector<std::string_view> names{"auto"};
   for (const Algorithm& algorithm : algorithms()) names.push_back(algorithm.name);

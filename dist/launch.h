@@ -23,6 +23,8 @@ struct LaunchEnvironment {
   int local_size = 1;  ///< Ranks on this host.
 };
 LaunchEnvironment launch_environment();
+/// Of `ranks` in this program's job, those on this host: threads of one process all are.
+int ranks_on_this_host(int ranks);
 
 /// The MPI behind the mpi backend, in its own words.
 struct MpiLibrary {

@@ -52,7 +52,6 @@ class LedgerGather {
 
  private:
   struct Shared;  // With the communication stream.
-  std::vector<std::int64_t> encode() const;
 
   ProcessGroup* group_;
   const Ledger* ledger_;

@@ -10,8 +10,8 @@ inline constexpr int kLooks = 300;
 
 /// How often a process looks whose thread waits for the call anyway, some 100 us: as long as a peer takes to wake up.
 /// One that slept sooner would be asleep when the peer comes, which then would have to wake it, and so on, call by
-/// call. Not for ranks that are threads: nobody keeps two of them from sharing a core while others compute, and there
-/// each would look in the other's way (two ranks, 1 KiB: 160 us and more instead of 26).
+/// call. Not for ranks that are threads: nobody keeps two of them from sharing a core, and there each would look in the
+/// other's way.
 inline constexpr int kPatientLooks = 3000;
 
 /// A moment's rest for the other thread of the core, in a loop that looks at memory.

@@ -40,11 +40,6 @@ void check_can_save(const char* flag, const fs::path& path) {
 
 const char* s(std::int64_t count) { return count == 1 ? "" : "s"; }
 
-int threads_on_this_host(int threads_a_rank, int ranks) {
-  const dist::LaunchEnvironment place = dist::launch_environment();
-  return threads_a_rank * (place.mpi ? place.local_size : ranks);
-}
-
 // The first steps are slow: unless asked otherwise the trace begins behind them, where there is room.
 std::pair<std::int64_t, std::int64_t> trace_window(const TrainOptions& options, std::int64_t steps) {
   constexpr std::int64_t kWarmUp = 10, kLength = 5;
@@ -85,21 +80,21 @@ std::unique_ptr<telemetry::RunFiles> open_run_files(const TrainOptions& options,
   return files;
 }
 
-void RunLog::Totals::add(const StepReport& report, const dist::StepRecord& sync, bool travels) {
+void RunLog::Totals::add(const StepReport& report, const dist::StepRecord& sync) {
   ++steps;
   images += report.images;
   if (std::isfinite(report.loss)) loss += report.loss, ++losses;
   step_ms += report.step_ms;
-  if (!travels) return;  // One rank's collectives take no time worth a word.
   comm_ms += dist::milliseconds(sync.communication());
   hidden_ms += dist::milliseconds(sync.hidden());
 }
 
-std::string RunLog::Totals::comm_text() const {
-  if (comm_ms == 0) return "";
-  const auto n = static_cast<double>(steps);
-  return fmt::format("; comm {:.1f} ms a step, {:.0f} % hidden, {:.1f} ms exposed", comm_ms / n,
-                     100 * hidden_ms / comm_ms, (comm_ms - hidden_ms) / n);
+std::string RunLog::speed_text(const Totals& t) const {
+  std::string text = fmt::format("{:.1f} images/s", 1000.0 * static_cast<double>(t.images) / t.step_ms);
+  if (!travels_) return text;
+  const auto n = static_cast<double>(t.steps);
+  return text + fmt::format("; comm {:.1f} ms a step, {:.0f} % hidden, {:.1f} ms exposed", t.comm_ms / n,
+                            t.comm_ms > 0 ? 100 * t.hidden_ms / t.comm_ms : 0, (t.comm_ms - t.hidden_ms) / n);
 }
 
 RunLog::RunLog(const TrainOptions& options, const RunFacts& facts, dist::Ddp& ddp, telemetry::RunFiles* files,
@@ -134,7 +129,7 @@ void RunLog::banner(const RunFacts& facts) const {
                   options_.schedule, options_.lr));
   say(fmt::format("{}; {}; plan: {}; {}", processor_text(), launcher_text(), ddp_.plan().rule,
                   exposure_text(options_, ddp_)));
-  if (const int wanted = threads_on_this_host(facts.threads, group.size()); wanted > available_cores())
+  if (const int wanted = facts.threads * dist::ranks_on_this_host(group.size()); wanted > available_cores())
     say(fmt::format("note: {} threads compute on {} core{}: fewer --threads or ranks are faster", wanted,
                     available_cores(), s(available_cores())));
   if (!options_.verbose || group.size() == 1) return;
@@ -200,8 +195,8 @@ void RunLog::step(const StepReport& r) {
   recorder_.step(r);
   if (!speaks_) return;
   const dist::StepRecord& sync = ddp_.ledger().last();
-  run_.add(r, sync, travels_);
-  epoch_.add(r, sync, travels_);
+  run_.add(r, sync);
+  epoch_.add(r, sync);
   if (terminal_.live() && !options_.quiet && !options_.verbose) {
     status(r, sync);
   } else if (!options_.quiet) {
@@ -215,9 +210,9 @@ void RunLog::step(const StepReport& r) {
   }
   plan_change();
   if (r.step % steps_per_epoch_ != 0) return;
-  line(fmt::format("epoch {:>3}  mean loss {:.4f}  {} step{} in {}  {:.1f} images/s{}", r.epoch + 1,
+  line(fmt::format("epoch {:>3}  mean loss {:.4f}  {} step{} in {}  {}", r.epoch + 1,
                    epoch_.loss / static_cast<double>(epoch_.losses), epoch_.steps, s(epoch_.steps),
-                   duration_text(1e-3 * epoch_.step_ms), epoch_.images_per_s(), epoch_.comm_text()));
+                   duration_text(1e-3 * epoch_.step_ms), speed_text(epoch_)));
   epoch_ = {};
 }
 
@@ -319,9 +314,8 @@ void RunLog::finish(const std::string& parameters_sha256) {
     telemetry::write_ddp_logging(files_->directory(), ddp_, options_.model);
   }
   const std::string advice = report();
-  line(fmt::format("done in {}: {}on average {:.1f} images/s{}", duration_text(seconds()),
-                   accuracy_ ? fmt::format("test accuracy {:.2f} %; ", *accuracy_) : "", run_.images_per_s(),
-                   run_.comm_text()));
+  line(fmt::format("done in {}: {}on average {}", duration_text(seconds()),
+                   accuracy_ ? fmt::format("test accuracy {:.2f} %; ", *accuracy_) : "", speed_text(run_)));
   if (const std::string late = recorder_.late().text(); !late.empty()) line(late);
   if (!advice.empty()) line(advice);
   line("params sha256 " + parameters_sha256);

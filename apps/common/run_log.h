@@ -57,11 +57,10 @@ class RunLog {
   struct Totals {
     std::int64_t steps = 0, images = 0, losses = 0;  // Losses: finite ones.
     double loss = 0, step_ms = 0, comm_ms = 0, hidden_ms = 0;
-    void add(const StepReport& report, const dist::StepRecord& sync, bool travels);
-    double images_per_s() const { return 1000.0 * static_cast<double>(images) / step_ms; }
-    /// "; comm 12.3 ms a step, 87 % hidden, 1.6 ms exposed"; empty if nothing travels.
-    std::string comm_text() const;
+    void add(const StepReport& report, const dist::StepRecord& sync);
   };
+  /// "118.6 images/s; comm 12.3 ms a step, 87 % hidden, 1.6 ms exposed"; of one rank only the first.
+  std::string speed_text(const Totals& totals) const;
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   void banner(const RunFacts& facts) const;
   void config(const RunFacts& facts);

@@ -13,6 +13,7 @@ namespace brigade::telemetry {
 namespace {
 
 enum Track { kCompute = 0, kCommunication = 1 };
+constexpr const char* kWaiting = "wait for buckets";  // What Ddp marks as SpanKind::other.
 
 std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -29,8 +30,8 @@ class Writer {
       span(str("step ", step.number), "step", whole.begin, whole.end, rank, kCompute,
            fmt::format("\"step\":{},\"plan_epoch\":{}", step.number, record.plan_epoch));
       for (const TimedSpan& s : record.spans)
-        span(timeline.name(s), name(s.kind), s.begin, s.end, rank, kCompute,
-             fmt::format("\"depth\":{}", s.depth));
+        span(s.kind == SpanKind::other ? kWaiting : timeline.name(s), name(s.kind), s.begin, s.end, rank,
+             kCompute, fmt::format("\"depth\":{}", s.depth));
       for (const dist::BucketRecord& b : record.buckets) bucket(b, record, step.labels, rank);
     }
   }

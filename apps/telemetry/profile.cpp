@@ -97,8 +97,7 @@ Profile take_profile(const dist::Ddp& ddp, const ProfileFacts& facts) {
               .plan = facts.plan,
               .threads = facts.threads,
               .cores = available_cores()};
-  const dist::LaunchEnvironment launched = dist::launch_environment();
-  out.host_ranks = launched.size > 1 ? launched.local_size : ranks;
+  out.host_ranks = dist::ranks_on_this_host(ranks);
   out.step.images = facts.images;
   out.step.algorithm = facts.algorithm;
   out.step.trailing_bytes = facts.trailing_bytes;

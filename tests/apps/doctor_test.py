@@ -62,7 +62,7 @@ class Planted(DoctorTest):
         *lines, last = run.out.splitlines()
         self.assertEqual([line.split()[1] for line in lines], CHECKS)
         for line in lines:
-            self.assertRegex(line, "^(ok      |(warning |fault   ).* -> [A-Z].*[.]$)")
+            self.assertRegex(line, r"^(ok +\w+ +\S((?! -> ).)*|(warning|fault) +\w+ +\S.* -> [A-Z].*[.])$")
         self.assertRegex(last, rf"^{len(CHECKS)} checks: 0 faults, [1-9]\d* warnings?$")
         self.assertEqual(run.code, 0, "warnings are no faults")
 

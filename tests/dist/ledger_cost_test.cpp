@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tests/dist/ledger_cost_test.cpp - what the ledger costs: a benchmark, for it measures time. It counts the spans and
 // records of a step of ResNet-18 and multiplies by what one costs:
-//   test_dist "[benchmark]" -s
+//   test_ledger_cost
 #include <functional>
 #include <iostream>
 
@@ -33,7 +33,7 @@ double seconds_of(const std::function<void()>& work) {
 
 }  // namespace
 
-TEST_CASE("the ledger costs less than 1 % of a small step", "[.][benchmark][dist][ledger]") {
+TEST_CASE("the ledger costs less than 1 % of a small step", "[benchmark][dist][ledger]") {
   // A span, inside of an open one.
   Timeline timeline;
   constexpr int kSpans = 10'000;

@@ -188,7 +188,7 @@ TEST_CASE("a step's record holds layers, optimizer, buckets and the plan's epoch
     require(
         names ==
             "forward forward, forward 0, forward 1, forward 2, backward backward, backward 2, backward 1, "
-            "backward 0, other wait for buckets, optimizer optimizer, ",
+            "backward 0, other other, optimizer optimizer, ",
         names);
     require(record.step == 2 && record.plan_epoch == 0, "third step, first plan");
     int parameters = 0;
