@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import tempfile
 import time
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
@@ -21,13 +22,14 @@ def find():
 class Browser:
     """One browser with one page. What the page's console says, and what it throws, is in `complaints`."""
 
-    def __init__(self, program, profile):
+    def __init__(self, program):
+        self.profile = tempfile.mkdtemp(prefix="brigade-browser-")
         to_browser, self.out = os.pipe()
         self.inp, from_browser = os.pipe()
         # No sandbox: containers run as root. No GPU, no network, no shared memory of 64 MB.
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                  "--disable-background-networking", "--hide-scrollbars", "--remote-debugging-pipe",
-                 f"--user-data-dir={profile}", "about:blank"]
+                 f"--user-data-dir={self.profile}", "about:blank"]
 
         def at_3_and_4():
             # Via high numbers, as 3 and 4 may be among the pipes themselves.
@@ -51,6 +53,8 @@ class Browser:
     def close(self):
         self.process.kill()
         self.process.wait()
+        # Its helper processes may write to it for a moment yet.
+        shutil.rmtree(self.profile, ignore_errors=True)
         os.close(self.out)
         os.close(self.inp)
 

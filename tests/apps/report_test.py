@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import unittest
 
 import browser
@@ -76,10 +75,7 @@ class Page(ProgramTest):
         super().setUp()
         self.pictures = settings.bin.parent / "artefacts" / "report"
         self.pictures.mkdir(parents=True, exist_ok=True)
-        # Not in self.folder: the browser still writes while it ends.
-        profile = self.folder.with_name(self.folder.name + "-profile")
-        self.browser = browser.Browser(browser.find(), profile)
-        self.addCleanup(shutil.rmtree, profile, ignore_errors=True)
+        self.browser = browser.Browser(browser.find())
         self.addCleanup(self.browser.close)
 
     def page(self, *folders, name="run"):

@@ -268,7 +268,7 @@ class TraceViewer(ProgramTest):
     def test_the_trace_viewer_reads_every_span_and_arrow(self):
         run = self.train("--epochs=3", "--plan=size", "--bucket-mb=0.2", ranks=2)
         events = events_of(run)
-        viewer = browser.Browser(self.program, self.folder / "profile")
+        viewer = browser.Browser(self.program)
         self.addCleanup(viewer.close)
         viewer.send("Page.navigate", url=self.page.resolve().as_uri())
         for _ in range(100):
