@@ -12,6 +12,7 @@
 
 #include "core/heap.h"
 #include "core/runtime.h"
+#include "core/storage.h"
 
 namespace brigade {
 namespace {
@@ -74,10 +75,14 @@ class CpuRuntime final : public Runtime {
   void copy_to_host(void* to, const void* from, std::int64_t bytes) override {
     copy_from_host(to, from, bytes);
   }
+  void copy_on_device(void* to, const void* from, std::int64_t bytes) override {
+    copy_from_host(to, from, bytes);
+  }
 
-  std::unique_ptr<Stream> make_stream(std::string name) override {
+  std::unique_ptr<Stream> make_stream(std::string name, Priority) override {
     return make_worker_stream(std::move(name));
   }
+  Stream& current_stream() override { return *caller_; }
 
   MemoryStats memory_stats() const override {
     std::lock_guard lock(mutex_);
@@ -92,6 +97,9 @@ class CpuRuntime final : public Runtime {
   }
 
  private:
+  // Kernels run where they are called, whatever stream the thread thinks it is on.
+  Stream* exchange_current_stream(Stream*) override { return nullptr; }
+
   void* allocate_small(std::int64_t size) {
     auto& blocks = free_[size];
     if (blocks.empty()) {
@@ -108,9 +116,17 @@ class CpuRuntime final : public Runtime {
   std::unordered_map<std::int64_t, std::vector<void*>> free_;  // Small, by size class.
   Heap heap_;
   MemoryStats stats_;  // Of the heap only what is in use.
+  const std::unique_ptr<Stream> caller_ = make_caller_stream();
 };
 
 }  // namespace
+
+Storage Runtime::allocate_pinned(std::int64_t bytes) { return Storage(Device{}, bytes); }
+
+StreamScope::StreamScope(Device device, Stream& stream)
+    : runtime_(runtime(device)), before_(runtime_.exchange_current_stream(&stream)) {}
+
+StreamScope::~StreamScope() { runtime_.exchange_current_stream(before_); }
 
 Runtime& cpu_runtime() {
   // Never destroyed: tensors with static storage duration may outlive any other order of destruction.

@@ -170,10 +170,25 @@ class WorkerStream final : public Stream {
   std::thread thread_;  // Last: it uses everything above.
 };
 
+class CallerStream final : public Stream {
+ public:
+  void submit(std::function<void()> task) override { task(); }
+  void offer(std::function<void()> task, std::shared_ptr<ManualEvent> done) override {
+    task();
+    done->complete();
+  }
+  void help(const Event&) override {}
+  Event record() override { return {}; }
+  void wait(const Event& event) override { event.wait(); }
+  void synchronize() override {}
+};
+
 }  // namespace
 
 std::unique_ptr<Stream> make_worker_stream(std::string name) {
   return std::make_unique<WorkerStream>(std::move(name));
 }
+
+std::unique_ptr<Stream> make_caller_stream() { return std::make_unique<CallerStream>(); }
 
 }  // namespace brigade

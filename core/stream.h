@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // core/stream.h - Stream (an ordered queue of work) and Event (a point in one), the same two words on every
-// device. On CUDA a Stream is a CUDA stream; on the CPU it is a worker thread with a queue. The compute side
-// of a CPU rank is the calling thread itself: kernels run where they are called. Read before: core/runtime.h
-// makes streams. Read next: dist/process_group.h, the main user.
+// device. On CUDA a Stream is a CUDA stream; on the CPU it is a worker thread with a queue, or, for the compute side
+// of a rank, the calling thread itself: kernels run where they are called (make_caller_stream). Read before:
+// core/runtime.h makes streams. Read next: dist/process_group.h, the main user.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace brigade {
@@ -22,6 +23,8 @@ class EventState {
   virtual bool done() const = 0;
   /// Blocks the calling thread until done or `deadline`; returns done().
   virtual bool wait_until(Clock::time_point deadline) const = 0;
+  /// When the device reached it, on the host's clock; nothing before done() and where nobody took the time.
+  virtual std::optional<Clock::time_point> time() const { return std::nullopt; }
 };
 
 /// A point in a stream: done once everything submitted before it has finished. A cheap shared handle.
@@ -33,6 +36,9 @@ class Event {
   bool done() const { return !state_ || state_->done(); }
   void wait() const { static_cast<void>(wait_until(Clock::time_point::max())); }
   bool wait_until(Clock::time_point deadline) const { return !state_ || state_->wait_until(deadline); }
+  std::optional<Clock::time_point> time() const { return state_ ? state_->time() : std::nullopt; }
+  /// For the stream that made it; nullptr if it is done anyway.
+  const EventState* state() const { return state_.get(); }
 
  private:
   std::shared_ptr<const EventState> state_;
@@ -85,5 +91,9 @@ class Stream {
 /// A CPU stream: one named worker thread that never enters the OpenMP pool (core/parallel.h).
 /// The destructor drops tasks that have not started and joins the thread after the running one.
 std::unique_ptr<Stream> make_worker_stream(std::string name);
+
+/// The calling thread taken for a stream: a task runs inside submit(), which throws what it throws; record() is done
+/// already, and wait() blocks. What current_stream() is on the CPU (core/runtime.h).
+std::unique_ptr<Stream> make_caller_stream();
 
 }  // namespace brigade
