@@ -17,6 +17,7 @@
 #include "autograd/engine.h"
 #include "autograd/ops/arithmetic.h"
 #include "autograd/ops/loss.h"
+#include "core/fault_point.h"
 #include "core/parallel.h"
 #include "data/loader.h"
 #include "nn/optim/catalog.h"
@@ -107,6 +108,7 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
   int stopped_by = 0;
   for (std::int64_t step = 1; step <= steps; ++step) {
     const auto step_begin = Clock::now();
+    set_fault_step(step);
     if (interrupt_signal() != 0) ddp.propose(dist::Decision::stop);  // The others learn it in this step.
     std::int64_t epoch = 0;
     optimizer->set_lr(schedule(step - 1));

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/fault_point.h"
 #include "core/timeline.h"
 
 namespace brigade::data {
@@ -57,7 +58,9 @@ Loader::Loader(const Dataset& set, const LoaderOptions& options)
 
 Batch Loader::next() {
   const TimedScope span(SpanKind::data);  // What training waits for data.
-  return *prefetcher_.next();
+  Batch batch = *prefetcher_.next();
+  fault_point(FaultAt::data, batch.images);
+  return batch;
 }
 
 Loader::Order Loader::order_of(std::int64_t epoch) {

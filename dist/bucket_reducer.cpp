@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/fault_point.h"
 #include "dist/scale.h"
 #include "kernels/ops.h"
 
@@ -102,6 +103,9 @@ void BucketReducer::mark_ready(int position) {
                 "\" became ready twice");
   ready_[at] = true;
   --pending_;
+  if (faults_armed() && parameters_->at(position).variable.grad().defined())
+    fault_point(FaultAt::gradient, parameters_->gradients({position, position + 1}),
+                parameters_->at(position).name);
   // While it is in cache still.
   const bool finite = !options_.look_for_non_finite || !parameters_->at(position).variable.grad().defined() ||
                       all_finite(parameters_->gradients({position, position + 1}));
@@ -126,6 +130,7 @@ void BucketReducer::launch(int index) {
   Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
   BRIGADE_CHECK(bucket.missing == 0, "bucket reducer: ", bucket.label, " was launched with ", bucket.missing,
                 " gradients missing");
+  fault_point(FaultAt::bucket, bucket.label);
   BRIGADE_CHECK(!std::exchange(bucket.launched, true), "bucket reducer: ", bucket.label,
                 " was launched twice");
   const optim::Range range = bucket.spec.range, parts = buckets_of_[static_cast<std::size_t>(range.begin)];

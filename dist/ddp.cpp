@@ -3,44 +3,19 @@
 // Read before: dist/ddp.h, dist/strategies/bucketed.cpp. Read next: dist/roll_call.cpp, dist/process_group.h.
 #include "dist/ddp.h"
 
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "core/checksum.h"
+#include "core/fault_point.h"
 #include "dist/doctor.h"
+#include "dist/label_bit.h"
 #include "dist/roll_call.h"
 #include "kernels/ops.h"
 
 namespace brigade::dist {
 namespace {
-
-// A bit of the graph label, so that no_sync of one model leaves another alone. Labels belong to the graphs of a thread:
-// each thread deals out its own bits, and gets them back when a Ddp ends, on whatever thread.
-class LabelBit {
- public:
-  LabelBit() : used_(bits_of_this_thread()) {
-    std::uint64_t before = *used_;
-    do {
-      BRIGADE_CHECK(~before != 0, "ddp: at most 64 models can be wrapped at a time on one thread");
-      bit_ = ~before & (before + 1);  // The lowest that is free.
-    } while (!used_->compare_exchange_weak(before, before | bit_));
-  }
-  ~LabelBit() { *used_ &= ~bit_; }
-  LabelBit(const LabelBit&) = delete;
-  LabelBit& operator=(const LabelBit&) = delete;
-  std::uint64_t bit() const { return bit_; }
-
- private:
-  using Bits = std::shared_ptr<std::atomic<std::uint64_t>>;
-  static const Bits& bits_of_this_thread() {
-    thread_local const Bits bits = std::make_shared<std::atomic<std::uint64_t>>(0);
-    return bits;
-  }
-  Bits used_;
-  std::uint64_t bit_ = 0;
-};
 
 bool loss_is_finite(const Variable& root) {
   return root.numel() != 1 || !is_floating(root.dtype()) || std::isfinite(root.item());
@@ -54,6 +29,7 @@ class Ddp::Impl final : public BackwardObserver {
        ProcessGroup& process_group, const DdpOptions& ddp_options)
       : group(process_group), options(ddp_options), buffers(std::move(buffer_list)) {
     report("wrapping the model");
+    fault_point(FaultAt::wrapping);
     const Strategy& chosen = strategy(options.strategy);
     BRIGADE_CHECK(!all.empty(), "ddp: the model has no parameters");
     BRIGADE_CHECK(options.check_every >= 0, "ddp: check_every must not be negative; got ",
@@ -221,6 +197,7 @@ class Ddp::Impl final : public BackwardObserver {
     roll_call = std::make_shared<RollCall>(group, entry, texts, std::move(sums));
     reducer->begin(roll_call);
     report("backward");
+    fault_point(FaultAt::backward);
   }
 
   void end() {

@@ -12,6 +12,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include "core/fault_point.h"
 #include "core/parallel.h"
 #include "dist/algorithms/algorithms.h"
 #include "dist/emulated/emulated_transport.h"
@@ -109,6 +110,7 @@ void run_rank(ProcessGroup& group, const std::function<void(ProcessGroup&)>& bod
               const std::function<void(std::exception_ptr)>& failed) {
   try {
     body(group);
+    fault_point(FaultAt::exit);
     group.close();
   } catch (...) {
     failed(std::current_exception());
@@ -141,7 +143,9 @@ void run_threads(const LaunchOptions& options, const std::function<void(ProcessG
     threads.emplace_back([&, rank] {
       pthread_setname_np(pthread_self(), str("rank", rank).c_str());
       set_num_threads(std::max(1, available_cores() / size));
+      set_fault_rank(rank, FaultThreads::this_one);
       try {
+        fault_point(FaultAt::start);
         ProcessGroup group([&] { return connect(rank); }, options.group);
         run_rank(group, body, [&](const std::exception_ptr& error) { record(rank, error); });
       } catch (...) {
@@ -175,6 +179,8 @@ void run_mpi(const LaunchOptions& options, const LaunchEnvironment& environment,
   BRIGADE_CHECK(options.ranks == 1 || options.ranks == environment.size, "backend ", backend,
                 ": the number of ranks is mpirun's -np; got ranks ", options.ranks, " and -np ",
                 environment.size);
+  set_fault_rank(environment.rank, FaultThreads::all);
+  fault_point(FaultAt::start);
   const std::shared_ptr<Job> job = options.job ? options.job : join_mpi_job(options.group.timeout);
   set_num_threads(threads_of_process(environment.local_size));
   const InHost in_host = plain ? InHost::mpi : InHost::shared_memory;

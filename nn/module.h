@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/variable.h"
+#include "core/fault_point.h"
 #include "core/timeline.h"
 
 namespace brigade::nn {
@@ -35,7 +36,9 @@ class Module {
   /// forward(), with a span of this layer on the thread's timeline: layers call each other this way.
   Variable operator()(const Variable& x) {
     const TimedScope span(SpanKind::forward, layer_);
-    return forward(x);
+    Variable y = forward(x);
+    if (faults_armed()) fault_point(FaultAt::activation, y.value(), std::to_string(layer_));
+    return y;
   }
 
   /// Depth first, in order of registration (own before children's, as in PyTorch). A parameter shared by two

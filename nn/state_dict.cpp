@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "core/fault_point.h"
 #include "kernels/ops.h"
 
 namespace brigade::nn {
@@ -60,6 +61,7 @@ LoadReport load_state_dict(Module& module, const NamedTensors& tensors, Strict s
 }
 
 void save(const Module& module, const std::filesystem::path& path) {
+  fault_point(FaultAt::save);
   save_safetensors(path, state_dict(module));
 }
 

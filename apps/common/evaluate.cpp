@@ -5,6 +5,7 @@
 #include "autograd/no_grad.h"
 #include "autograd/ops/arithmetic.h"
 #include "autograd/ops/loss.h"
+#include "core/fault_point.h"
 #include "core/sha256.h"
 #include "data/loader.h"
 #include "kernels/ops.h"
@@ -35,6 +36,7 @@ EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, const Ev
   Tensor counts = Tensor::zeros({2}, DType::i64);  // images, correct
   Tensor loss_sum = Tensor::zeros({1}, DType::f64);
   while (const auto batch = loader.next()) {
+    fault_point(FaultAt::evaluation);
     Variable logits = model(batch->images);
     if (options.flip) logits = (logits + model(mirrored(batch->images))) * 0.5;
     const Tensor best = ops::argmax(logits.value(), 1);

@@ -9,9 +9,11 @@
 #include <chrono>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <thread>
 
+#include "core/fault_point.h"
 #include "dist/launch.h"
 
 namespace brigade::apps {
@@ -35,6 +37,20 @@ std::string line_of(const std::string& message) {
   return str(job.size > 1 ? str("[rank ", job.rank, "/", job.size, "] ") : "", "error: ", message, "\n");
 }
 
+// Every rank says which faults happen to it; the seed is the same for all of them only if it was given.
+void arm_faults_of_environment() {
+  const char* const wanted = std::getenv("BRIGADE_FAULT");
+  if (wanted == nullptr || *wanted == 0) return;
+  const auto tell = [](const std::string& line) { write_at_once(STDERR_FILENO, line + "\n"); };
+  std::uint64_t seed = 0;
+  try {
+    seed = arm_faults(wanted, tell);
+  } catch (const Error& error) {
+    throw EarlyExit{2, str("BRIGADE_FAULT=", wanted, ": ", error.what(), "\n")};
+  }
+  if (dist::launch_environment().rank == 0) tell(str("fault: BRIGADE_FAULT=", wanted, "; seed=", seed));
+}
+
 }  // namespace
 
 void write_at_once(int descriptor, std::string_view text) {
@@ -55,6 +71,7 @@ void end_with_error(const std::string& message) { end(1, line_of(message)); }
 
 int run_main(const std::function<void()>& body) {
   try {
+    arm_faults_of_environment();
     body();
     return 0;
   } catch (const EarlyExit& exit) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/fault_point.h"
+
 namespace brigade::optim {
 
 namespace {
@@ -130,7 +132,11 @@ FlatBuffer FlatParameters::make_buffer() const {
 }
 
 void FlatParameters::zero_grad() {
-  for (Entry& entry : entries_) entry.parameter.variable.zero_grad();
+  for (Entry& entry : entries_) {
+    entry.parameter.variable.zero_grad();
+    fault_point(FaultAt::weight, entry.parameter.variable.value(),
+                entry.parameter.name);  // A step begins here.
+  }
 }
 
 void FlatParameters::clear_absent(Range range) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/fault_point.h"
 #include "core/safetensors.h"
 #include "core/timeline.h"
 #include "nn/optim/flat_parameters.h"
@@ -27,6 +28,7 @@ class Optimizer {
 
   void step() {
     const TimedScope span(SpanKind::optimizer);
+    fault_point(FaultAt::optimizer);
     begin_step();
     update(parameters_->all());
   }
