@@ -1,21 +1,33 @@
 // SPDX-License-Identifier: MIT
-// core/backends.cpp - the devices that were compiled in. Adding one adds a line here.
+// core/backends.cpp - the devices that were compiled in. Adding one adds a line here. The only #if of core.
 #include "core/runtime.h"
+
+#if BRIGADE_HAS_CUDA
+#include "core/cuda/devices.h"
+#endif
 
 namespace brigade {
 
 Runtime& cpu_runtime();
 
-Runtime& runtime(Device device) {
-  switch (device.type) {
-    case DeviceType::cpu:
-      return cpu_runtime();
-    case DeviceType::cuda:
-      break;
-  }
-  fail(str("runtime: this build has no ", device, " support; choose cpu"));
+#if !BRIGADE_HAS_CUDA
+namespace {
+
+constexpr const char* kNoCuda =
+    "this build has no CUDA; install the toolkit and configure with -DBRIGADE_WITH_CUDA=ON";
+
+int cuda_device_count() { return 0; }
+Runtime& cuda_runtime(int index) {
+  fail(str("runtime: no ", Device{DeviceType::cuda, index}, ": ", kNoCuda, ", or choose cpu"));
 }
 
-int device_count(DeviceType type) { return type == DeviceType::cpu ? 1 : 0; }
+}  // namespace
+#endif
+
+Runtime& runtime(Device device) {
+  return device.type == DeviceType::cpu ? cpu_runtime() : cuda_runtime(device.index);
+}
+
+int device_count(DeviceType type) { return type == DeviceType::cpu ? 1 : cuda_device_count(); }
 
 }  // namespace brigade
