@@ -17,6 +17,8 @@ constexpr const char* kNoCuda =
     "this build has no CUDA; install the toolkit and configure with -DBRIGADE_WITH_CUDA=ON";
 
 int cuda_device_count() { return 0; }
+std::string cuda_status() { return kNoCuda; }
+std::string cuda_device_name(int) { fail(str("device: ", kNoCuda)); }
 Runtime& cuda_runtime(int index) {
   fail(str("runtime: no ", Device{DeviceType::cuda, index}, ": ", kNoCuda, ", or choose cpu"));
 }
@@ -29,5 +31,11 @@ Runtime& runtime(Device device) {
 }
 
 int device_count(DeviceType type) { return type == DeviceType::cpu ? 1 : cuda_device_count(); }
+
+std::string device_status(DeviceType type) { return type == DeviceType::cpu ? "CPU" : cuda_status(); }
+
+std::string device_name(Device device) {
+  return device.type == DeviceType::cpu ? "CPU" : cuda_device_name(device.index);
+}
 
 }  // namespace brigade

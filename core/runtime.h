@@ -97,5 +97,9 @@ class StreamScope {
 Runtime& runtime(Device device);
 /// Of one type that can be used now: 1 for the CPU; of a type that is not compiled in, or whose driver is absent, 0.
 int device_count(DeviceType type);
+/// In words for users: the devices of `type`, or why there is none ("no CUDA device: no NVIDIA driver …").
+std::string device_status(DeviceType type);
+/// What the driver calls it; "CPU". Throws Error if it is not there.
+std::string device_name(Device device);
 
 }  // namespace brigade

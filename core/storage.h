@@ -25,6 +25,10 @@ class Storage {
   /// `bytes` starting at `offset` of this range, with a version of its own. Shares memory.
   Storage slice(std::int64_t offset, std::int64_t bytes) const;
 
+  /// Moves the bytes to `device`, behind its current stream's work: all tensors over this storage are there then.
+  /// Throws Error if it is, or has, a slice: others point into that memory. Nobody else uses it meanwhile.
+  void move_to(Device device) const;
+
   explicit operator bool() const { return block_ != nullptr; }
   std::byte* data() const { return block_->data; }
   std::int64_t bytes() const { return block_->bytes; }
@@ -46,6 +50,7 @@ class Storage {
     std::int64_t bytes = 0;
     Device device;
     std::atomic<std::uint64_t> version{0};
+    std::atomic<bool> sliced = false;   // slice() was called.
     std::shared_ptr<const void> owner;  // Of slices and foreign memory; blocks without one own theirs.
 
     Block() = default;
@@ -55,5 +60,9 @@ class Storage {
   };
   std::shared_ptr<Block> block_;
 };
+
+/// Copies bytes between any two devices, behind the work of the current streams. With the host at one end it has
+/// happened when this returns.
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::int64_t bytes);
 
 }  // namespace brigade

@@ -70,18 +70,29 @@ double Tensor::item() const {
   });
 }
 
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  std::int64_t extent = numel_ == 0 ? 0 : 1;
+  for (int i = 0; i < dims(); ++i) extent += extent == 0 ? 0 : (shape_[i] - 1) * strides_[i];
+  Tensor t = *this;
+  t.storage_ = Storage(device, extent * item_bytes());
+  t.offset_ = 0;
+  copy_bytes(t.raw(), device, raw(), this->device(), extent * item_bytes());
+  return t;
+}
+
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   check_dtype(dtype_of<T>());
+  if (device().type != DeviceType::cpu) return to(Device{}).to_vector<T>();
+  const T* const elements = data<T>();
   std::vector<T> out;
   out.reserve(static_cast<std::size_t>(numel_));
   Dims index = Dims::filled(dims(), 0);
   for (std::int64_t n = 0; n < numel_; ++n) {
     std::int64_t at = 0;
     for (int i = 0; i < dims(); ++i) at += index[i] * strides_[i];
-    T value;
-    runtime(device()).copy_to_host(&value, raw() + at * item_bytes(), sizeof value);
-    out.push_back(value);
+    out.push_back(elements[at]);
     for (int i = dims() - 1; i >= 0 && ++index[i] == shape_[i]; --i) index[i] = 0;
   }
   return out;

@@ -65,6 +65,10 @@ class Tensor {
     check_dtype(dtype_of<T>());
     return reinterpret_cast<T*>(raw());
   }
+  /// `*this` if it is there, else a copy on `device` with the same strides. With the host at one end it has happened
+  /// when this returns. (Of a view that leaves elements out, what lies between is copied as well.)
+  Tensor to(Device device) const;
+
   /// The only element of a one-element tensor, as a double (copies from the device).
   double item() const;
   /// All elements in row-major order on the host; T must match the dtype.

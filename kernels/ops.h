@@ -14,16 +14,16 @@ namespace brigade::ops {
 
 // ---- Construction and copies ------------------------------------------------------------------------------
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
-Tensor arange(std::int64_t count, DType dtype = DType::i64);
-/// Uniform in [low, high) / normal, drawn from `generator`'s next stream.
+Tensor arange(std::int64_t count, DType dtype = DType::i64, Device device = {});
+/// Uniform in [low, high) / normal, drawn from `generator`'s next stream: the same numbers on every device.
 Tensor rand(const Shape& shape, Generator& generator, double low = 0, double high = 1,
-            DType dtype = DType::f32);
+            DType dtype = DType::f32, Device device = {});
 Tensor randn(const Shape& shape, Generator& generator, double mean = 0, double std = 1,
-             DType dtype = DType::f32);
+             DType dtype = DType::f32, Device device = {});
 void fill_(Tensor& out, double value);
 void uniform_(Tensor& out, Generator& generator, double low, double high);
 void normal_(Tensor& out, Generator& generator, double mean, double std);
-/// Copies (and casts) values of equal shape into `out`, whatever the strides.
+/// Copies (and casts) values of equal shape into `out`, whatever the strides and the devices.
 void copy_(Tensor& out, const Tensor& x);
 /// A dense copy in `format`.
 Tensor clone(const Tensor& x, MemoryFormat format = MemoryFormat::contiguous);

@@ -11,21 +11,21 @@ Tensor full(const Shape& shape, double value, DType dtype, Device device) {
   return out;
 }
 
-Tensor arange(std::int64_t count, DType dtype) {
+Tensor arange(std::int64_t count, DType dtype, Device device) {
   BRIGADE_CHECK(count >= 0, "arange: count is not negative; got ", count);
   Tensor numbers = Tensor::empty({count}, DType::i64);
   for (std::int64_t i = 0; i < count; ++i) numbers.data<std::int64_t>()[i] = i;
-  return cast(numbers, dtype);
+  return cast(numbers, dtype).to(device);
 }
 
-Tensor rand(const Shape& shape, Generator& generator, double low, double high, DType dtype) {
-  Tensor out = Tensor::empty(shape, dtype);
+Tensor rand(const Shape& shape, Generator& generator, double low, double high, DType dtype, Device device) {
+  Tensor out = Tensor::empty(shape, dtype, device);
   uniform_(out, generator, low, high);
   return out;
 }
 
-Tensor randn(const Shape& shape, Generator& generator, double mean, double std, DType dtype) {
-  Tensor out = Tensor::empty(shape, dtype);
+Tensor randn(const Shape& shape, Generator& generator, double mean, double std, DType dtype, Device device) {
+  Tensor out = Tensor::empty(shape, dtype, device);
   normal_(out, generator, mean, std);
   return out;
 }
@@ -58,9 +58,7 @@ void copy_(Tensor& out, const Tensor& x) {
   check_defined("copy_", x);
   check_writable("copy_", out);
   BRIGADE_CHECK(x.shape() == out.shape(), "copy_: shapes must be equal; got ", x, " into ", out);
-  BRIGADE_CHECK(x.device() == out.device(), "copy_: devices must be equal; got ", x.device(), " and ",
-                out.device());
-  kernels(out.device()).copy(unaliased(x, out), out);
+  kernels(out.device()).copy(unaliased(x.to(out.device()), out), out);
   out.bump_version();
 }
 

@@ -106,6 +106,13 @@ void Module::zero_grad() {
   for (Variable& parameter : parameters()) parameter.zero_grad();
 }
 
+void Module::to(Device device) {
+  for (const NamedBuffer& tensor : named_tensors()) tensor.tensor.storage().move_to(device);
+  for (const Variable& parameter : parameters())
+    for (const Tensor& grad : {parameter.grad(), parameter.grad_memory()})
+      if (grad.defined()) grad.storage().move_to(device);
+}
+
 Variable Module::register_parameter(std::string name, Variable parameter) {
   check_new_name("register_parameter", name, parameters_);
   BRIGADE_CHECK(parameter.defined() && parameter.is_leaf(), "register_parameter: \"", name,

@@ -67,6 +67,10 @@ class Module {
 
   void zero_grad();
 
+  /// Moves the values of parameters and buffers to `device`, and gradients if there are any: the variables stay the
+  /// same. Before an optimizer or Ddp makes memory of its own for them.
+  void to(Device device);
+
  protected:
   /// Returns `parameter`, so that a constructor can initialise its member with the call. Names have no dots
   /// and are unique within a module (Error).

@@ -37,7 +37,7 @@ else()
   elseif(NOT cuDNN_FOUND OR cuDNN_VERSION VERSION_LESS 9)
     set(why "no cuDNN 9 was found; set cuDNN_ROOT to a folder with include/cudnn.h and lib/libcudnn.so.9")
   else()
-    # Whether nvcc works with this host compiler: asked in a project of its own, because enable_language() would end ours.
+    # Whether nvcc works with this host compiler: asked in a project of its own: enable_language() would end ours.
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER} CACHE FILEPATH "The compiler that nvcc calls for host code")
     set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE})
     include(CheckLanguage)

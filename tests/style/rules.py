@@ -26,8 +26,8 @@ LAYERS = {
 VENDORS = [
     (r"dnnl|oneapi/", r"kernels/cpu/onednn"),
     (r"mpi\.h", r"dist/mpi/"),
-    (r"nccl", r"dist/nccl/"),
-    (r"cuda|cublas|cudnn", r"kernels/cuda/|dist/nccl/|core/[a-z_]*cuda"),
+    (r"nccl", r"dist/nccl/|tests/fake_gpu/"),
+    (r"cuda|cublas|cudnn", r"kernels/cuda/|dist/nccl/|core/cuda/|tests/"),
     (r"omp\.h", r"core/parallel\.cpp|kernels/cpu/"),
     (r"openssl/", r"core/|tests/"),
     (r"CLI/", r"apps/|tests/"),

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// tests/fake_gpu/internal.h - what the files of the emulated runtime share. Streams: streams.cpp; memory: memory.cpp;
+// graphs: graphs.cpp.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/fake_gpu/fake_gpu.h"
+
+namespace fake_gpu {
+
+using Clock = std::chrono::steady_clock;
+
+/// An integer from the environment.
+std::int64_t setting(const char* name, std::int64_t otherwise);
+int device_count();
+
+/// A recording under capture: closures in the order of submission, which is an order that all events allow. A replay
+/// runs them one after another on the stream of the launch.
+struct Graph {
+  std::mutex mutex;
+  std::vector<std::function<void()>> nodes;
+  CUstream_st* origin = nullptr;
+  std::set<CUstream_st*> joined;    // Other streams that were drawn in.
+  std::set<CUstream_st*> unjoined;  // Given work that the origin has not yet waited for.
+  bool broken = false;              // Something was called that a capture forbids.
+};
+
+/// One call of cudaEventRecord.
+struct Record {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  Clock::time_point time;
+  std::shared_ptr<Graph> graph;  // Recorded under capture: never done, orders the graph only.
+  CUstream_st* stream = nullptr;
+
+  void complete();
+  void wait();
+  bool query();
+};
+
+/// Device memory is within reach between these two calls only: of the calling thread where the processor has memory
+/// protection keys, else of all threads.
+void begin_device_work();
+void end_device_work();
+/// Marks the calling thread as one of a stream.
+void become_stream_thread();
+
+/// Whether memory is page-locked, so that copies need not wait for it.
+bool is_pinned(const void* memory);
+
+void synchronize_device(int device);
+/// Whether any stream of the process is capturing: calls that allocate or wait are then errors.
+bool capturing_anywhere();
+
+}  // namespace fake_gpu
+
+struct CUstream_st {
+  int device = 0;
+  int priority = 0;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> queue;
+  bool running = false;
+  std::shared_ptr<fake_gpu::Graph> capture;  // Set: work goes there.
+
+  void push(std::function<void()> work);
+  bool idle();
+  void synchronize();
+  [[noreturn]] void run(std::uint64_t number);
+};
+
+struct CUevent_st {
+  std::mutex mutex;
+  std::shared_ptr<fake_gpu::Record> record;  // The latest; none: done.
+  bool timed = true;
+
+  std::shared_ptr<fake_gpu::Record> latest();
+};
