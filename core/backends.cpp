@@ -18,7 +18,8 @@ constexpr const char* kNoCuda =
 
 int cuda_device_count() { return 0; }
 std::string cuda_status() { return kNoCuda; }
-std::string cuda_device_name(int) { fail(str("device: ", kNoCuda)); }
+std::string cuda_device_name(int) { fail(kNoCuda); }
+std::string cuda_device_uuid(int) { fail(kNoCuda); }
 Runtime& cuda_runtime(int index) {
   fail(str("runtime: no ", Device{DeviceType::cuda, index}, ": ", kNoCuda, ", or choose cpu"));
 }
@@ -32,10 +33,14 @@ Runtime& runtime(Device device) {
 
 int device_count(DeviceType type) { return type == DeviceType::cpu ? 1 : cuda_device_count(); }
 
-std::string device_status(DeviceType type) { return type == DeviceType::cpu ? "CPU" : cuda_status(); }
+std::string device_status(DeviceType type) { return type == DeviceType::cpu ? "cpu" : cuda_status(); }
 
 std::string device_name(Device device) {
   return device.type == DeviceType::cpu ? "CPU" : cuda_device_name(device.index);
+}
+
+std::string device_uuid(Device device) {
+  return device.type == DeviceType::cpu ? "" : cuda_device_uuid(device.index);
 }
 
 }  // namespace brigade

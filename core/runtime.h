@@ -97,9 +97,11 @@ class StreamScope {
 Runtime& runtime(Device device);
 /// Of one type that can be used now: 1 for the CPU; of a type that is not compiled in, or whose driver is absent, 0.
 int device_count(DeviceType type);
-/// In words for users: the devices of `type`, or why there is none ("no CUDA device: no NVIDIA driver …").
+/// In words for users: the devices of a type, or why there is none and what would help.
 std::string device_status(DeviceType type);
-/// What the driver calls it; "CPU". Throws Error if it is not there.
+/// What the driver calls it: "NVIDIA H200"; "CPU". Throws Error if it is not there.
 std::string device_name(Device device);
+/// What tells a device from all others of the world: "GPU-1f2e3d4c-…"; empty for the CPU.
+std::string device_uuid(Device device);
 
 }  // namespace brigade

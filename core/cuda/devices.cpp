@@ -13,7 +13,7 @@ namespace {
 constexpr int kBuilt[] = {BRIGADE_CUDA_ARCHITECTURES};
 
 struct Found {
-  std::vector<std::string> names;  // Of the devices that can be used.
+  std::vector<std::string> names, uuids;  // Of the devices that can be used.
   std::string status;
 };
 
@@ -36,6 +36,17 @@ std::string no_device(cudaError_t code) {
   if (code == cudaSuccess || code == cudaErrorNoDevice)
     return "no CUDA device: the driver is there and lists none; look at nvidia-smi and CUDA_VISIBLE_DEVICES";
   return str("no CUDA device: ", cudaGetErrorString(code), " (", cudaGetErrorName(code), ")");
+}
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (const char byte : uuid.bytes) {
+    const auto bits = static_cast<unsigned char>(byte);
+    text += kDigits[bits >> 4];
+    text += kDigits[bits & 15];
+  }
+  return text;
 }
 
 Found find_devices() {
@@ -66,6 +77,7 @@ Found find_devices() {
       break;
     }
     found.names.emplace_back(properties.name);
+    found.uuids.push_back(uuid_text(properties.uuid));
     found.status += separator + text;
   }
   return found;
@@ -89,11 +101,18 @@ int cuda_device_count() noexcept {
 
 std::string cuda_status() { return devices().status; }
 
-std::string cuda_device_name(int index) {
+namespace {
+
+const std::string& of_device(const std::vector<std::string>& texts, int index) {
   BRIGADE_CHECK(index >= 0 && index < cuda_device_count(), "device: no ", Device{DeviceType::cuda, index},
                 "; ", cuda_status());
-  return devices().names[static_cast<std::size_t>(index)];
+  return texts[static_cast<std::size_t>(index)];
 }
+
+}  // namespace
+
+std::string cuda_device_name(int index) { return of_device(devices().names, index); }
+std::string cuda_device_uuid(int index) { return of_device(devices().uuids, index); }
 
 void use_cuda_device(int index) {
   thread_local int current = -1;

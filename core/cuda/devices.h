@@ -16,6 +16,8 @@ int cuda_device_count() noexcept;
 std::string cuda_status();
 /// As the driver calls it.
 std::string cuda_device_name(int index);
+/// "GPU-" and 32 hexadecimal digits, as nvidia-smi shows them but for the dashes.
+std::string cuda_device_uuid(int index);
 /// The runtime of cuda:`index`. Throws Error with cuda_status() if it cannot be used.
 Runtime& cuda_runtime(int index);
 
