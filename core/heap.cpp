@@ -21,6 +21,9 @@ Heap::~Heap() {
 }
 
 void* Heap::allocate(std::int64_t bytes) {
+  // For this block, for its rest, and for what grow() adds before that is taken out again. From here on nothing throws
+  // but grow(), which then has changed nothing.
+  reserve_nodes(out_ + 3);
   auto smallest = by_size_.lower_bound({bytes, nullptr});
   if (smallest == by_size_.end()) {
     if (!grow(bytes)) return nullptr;
@@ -31,10 +34,25 @@ void* Heap::allocate(std::int64_t bytes) {
   const std::int64_t cached = std::min(block.cached, bytes);
   if (cached < bytes) ++fresh_;
   if (block.size > bytes) add(memory + bytes, {block.size - bytes, block.cached - cached});
+  ++out_;
   return memory;
 }
 
-void Heap::release(void* memory, std::int64_t bytes) { add(static_cast<std::byte*>(memory), {bytes, bytes}); }
+void Heap::release(void* memory, std::int64_t bytes) noexcept {
+  --out_;
+  add(static_cast<std::byte*>(memory), {bytes, bytes});
+}
+
+void Heap::reserve_nodes(std::size_t count) {
+  // remove() puts nodes back, those of all free blocks at most.
+  const std::size_t most = std::max(count, nodes_.size()) + free_.size();
+  if (nodes_.capacity() < most) nodes_.reserve(2 * most);
+  while (nodes_.size() < count) {
+    FreeBlocks free{{nullptr, {}}};
+    BySize size{{0, nullptr}};
+    nodes_.push_back({free.extract(free.begin()), size.extract(size.begin())});
+  }
+}
 
 void Heap::trim() {
   for (auto& [memory, block] : free_) {
@@ -74,6 +92,7 @@ bool Heap::grow(std::int64_t bytes) {
 }
 
 bool Heap::map_stretch(std::int64_t size) {
+  stretches_.reserve(stretches_.size() + 1);
   size = (size + kHugePage - 1) / kHugePage * kHugePage;
   // More than a huge page may need to begin at one; what is left on both sides also keeps stretches apart.
   const auto mapped = static_cast<std::size_t>(size + kHugePage);
@@ -89,7 +108,7 @@ bool Heap::map_stretch(std::int64_t size) {
 }
 
 // Joins the block with free neighbours.
-void Heap::add(std::byte* memory, Free block) {
+void Heap::add(std::byte* memory, Free block) noexcept {
   cached_ += block.cached;
   const auto join = [&](FreeBlocks::iterator at) {
     const Free other = remove(at);
@@ -107,15 +126,19 @@ void Heap::add(std::byte* memory, Free block) {
       join(before);
     }
   }
-  free_.emplace(memory, block);
-  by_size_.emplace(block.size, memory);
+  Nodes nodes = std::move(nodes_.back());
+  nodes_.pop_back();
+  nodes.in_free.key() = memory;
+  nodes.in_free.mapped() = block;
+  nodes.in_size.value() = {block.size, memory};
+  free_.insert(std::move(nodes.in_free));
+  by_size_.insert(std::move(nodes.in_size));
 }
 
-Heap::Free Heap::remove(FreeBlocks::iterator at) {
+Heap::Free Heap::remove(FreeBlocks::iterator at) noexcept {
   const auto [memory, block] = *at;
   cached_ -= block.cached;
-  by_size_.erase({block.size, memory});
-  free_.erase(at);
+  nodes_.push_back({free_.extract(at), by_size_.extract({block.size, memory})});
   return block;
 }
 

@@ -27,7 +27,7 @@ class Heap {
   /// none left.
   void* allocate(std::int64_t bytes);
   /// Takes a block back; `bytes` as given to allocate().
-  void release(void* memory, std::int64_t bytes);
+  void release(void* memory, std::int64_t bytes) noexcept;
   /// Gives the memory of free blocks back to the system.
   void trim();
 
@@ -52,12 +52,23 @@ class Heap {
 
   bool grow(std::int64_t bytes);
   bool map_stretch(std::int64_t size);
-  void add(std::byte* memory, Free block);
-  Free remove(FreeBlocks::iterator at);
+  void add(std::byte* memory, Free block) noexcept;
+  Free remove(FreeBlocks::iterator at) noexcept;
+
+  using BySize = std::set<std::pair<std::int64_t, std::byte*>>;
+  // A free block's places in free_ and by_size_, filled or not.
+  struct Nodes {
+    FreeBlocks::node_type in_free;
+    BySize::node_type in_size;
+  };
+  void reserve_nodes(std::size_t count);
 
   std::vector<Stretch> stretches_;
   FreeBlocks free_;  // No two of them touch.
-  std::set<std::pair<std::int64_t, std::byte*>> by_size_;
+  BySize by_size_;
+  // At least one for each block that is out: whoever frees memory because there is none left must not need any.
+  std::vector<Nodes> nodes_;
+  std::size_t out_ = 0;
   std::int64_t cached_ = 0, fresh_ = 0;
 };
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 #include "core/heap.h"
 #include "core/runtime.h"
@@ -33,6 +33,11 @@ std::int64_t block_size(std::int64_t bytes) {
   return (wanted + step - 1) / step * step;
 }
 
+// A block that nobody uses: a list that lies in the blocks themselves needs no memory when one is released.
+struct FreeBlock {
+  FreeBlock* next;
+};
+
 class CpuRuntime final : public Runtime {
  public:
   void* allocate(std::int64_t bytes) override {
@@ -52,17 +57,17 @@ class CpuRuntime final : public Runtime {
     std::lock_guard lock(mutex_);
     stats_.in_use_bytes -= size;
     if (size >= kLarge) return heap_.release(memory, size);
-    free_[size].push_back(memory);
+    auto& first = free_.find(size)->second;  // There since the block was allocated.
+    static_cast<FreeBlock*>(memory)->next = first;
+    first = static_cast<FreeBlock*>(memory);
     stats_.cached_bytes += size;
   }
 
   void trim() noexcept override {
     std::lock_guard lock(mutex_);
     heap_.trim();
-    for (auto& [size, blocks] : free_) {
-      for (void* memory : blocks) std::free(memory);
-      blocks.clear();
-    }
+    for (auto& [size, first] : free_)
+      while (first != nullptr) std::free(std::exchange(first, first->next));
     stats_.cached_bytes = 0;
   }
 
@@ -101,19 +106,17 @@ class CpuRuntime final : public Runtime {
   Stream* exchange_current_stream(Stream*) override { return nullptr; }
 
   void* allocate_small(std::int64_t size) {
-    auto& blocks = free_[size];
-    if (blocks.empty()) {
+    FreeBlock*& first = free_[size];
+    if (first == nullptr) {
       ++stats_.system_allocations;
       return std::aligned_alloc(static_cast<std::size_t>(kAlignment), static_cast<std::size_t>(size));
     }
-    void* const memory = blocks.back();
-    blocks.pop_back();
     stats_.cached_bytes -= size;
-    return memory;
+    return std::exchange(first, first->next);
   }
 
   mutable std::mutex mutex_;
-  std::unordered_map<std::int64_t, std::vector<void*>> free_;  // Small, by size class.
+  std::unordered_map<std::int64_t, FreeBlock*> free_;  // Small, by size class.
   Heap heap_;
   MemoryStats stats_;  // Of the heap only what is in use.
   const std::unique_ptr<Stream> caller_ = make_caller_stream();
