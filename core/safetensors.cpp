@@ -12,16 +12,18 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
+
+#include "core/regular_file.h"
 
 namespace brigade {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;  // Written, in the order of the tensors…
+using Map = nlohmann::json;           // … and read: a key of the other costs a look at all before it.
 
 static_assert(std::endian::native == std::endian::little, "tensor data are written as they lie in memory");
 
@@ -51,30 +53,32 @@ struct Entry {
   std::uint64_t begin, end;  // Bytes in the data section.
 };
 
-Json parse_header(const std::string& where, const std::string& text) {
+// `order`: the keys as they stand in the text.
+Map parse_header(const std::string& where, const std::string& text, std::vector<std::string>& order) {
   BRIGADE_CHECK(text.starts_with('{'), where, "the header must be a JSON object");
   std::vector<std::set<std::string>>
       keys;  // Of the objects that are open: the parser itself keeps one of two.
-  const auto refuse_duplicates = [&](int depth, Json::parse_event_t event, Json& parsed) {
+  const auto refuse_duplicates = [&](int depth, Map::parse_event_t event, Map& parsed) {
     BRIGADE_CHECK(depth <= 3, where, "the header is nested too deep");
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key) {
+    if (event == Map::parse_event_t::object_start) keys.emplace_back();
+    if (event == Map::parse_event_t::object_end) keys.pop_back();
+    if (event == Map::parse_event_t::key) {
       const std::string key = parsed.get<std::string>(), text_of_key = quoted(key);
       BRIGADE_CHECK(keys.back().insert(key).second, where, "duplicate ",
                     keys.size() == 1 ? "tensor name " : "key ",
                     text_of_key.substr(1, text_of_key.size() - 2));
+      if (keys.size() == 1) order.push_back(key);
     }
     return true;
   };
   try {
-    return Json::parse(text, refuse_duplicates);
-  } catch (const Json::exception& error) {
+    return Map::parse(text, refuse_duplicates);
+  } catch (const Map::exception& error) {
     fail(str(where, "the header is not JSON: ", error.what()));
   }
 }
 
-DType parse_dtype(const std::string& where, const Json& value) {
+DType parse_dtype(const std::string& where, const Map& value) {
   BRIGADE_CHECK(value.is_string(), where, "dtype must be a string");
   for (const DTypeName& known : kDTypeNames)
     if (known.text == value.get_ref<const std::string&>()) return known.dtype;
@@ -82,12 +86,12 @@ DType parse_dtype(const std::string& where, const Json& value) {
 }
 
 // An unsigned integer of the JSON text: neither negative, fractional, text nor above 64 bits.
-std::uint64_t parse_unsigned(const std::string& where, const char* what, const Json& value) {
+std::uint64_t parse_unsigned(const std::string& where, const char* what, const Map& value) {
   BRIGADE_CHECK(value.is_number_unsigned(), where, what, " must hold non-negative integers");
   return value.get<std::uint64_t>();
 }
 
-Entry parse_entry(const std::string& file, const std::string& name, const Json& info,
+Entry parse_entry(const std::string& file, const std::string& name, const Map& info,
                   std::uint64_t data_bytes) {
   const std::string where = str(file, "tensor ", quoted(name), ": ");
   BRIGADE_CHECK(info.is_object() && info.size() == 3 && info.contains("dtype") && info.contains("shape") &&
@@ -95,18 +99,18 @@ Entry parse_entry(const std::string& file, const std::string& name, const Json& 
                 where, "needs exactly dtype, shape and data_offsets");
   Entry entry{name, parse_dtype(where, info["dtype"]), {}, 0, 0};
 
-  const Json& shape = info["shape"];
+  const Map& shape = info["shape"];
   BRIGADE_CHECK(shape.is_array() && shape.size() <= kMaxDims, where, "shape must be a list of at most ",
                 kMaxDims, " sizes");
   std::uint64_t bytes = static_cast<std::uint64_t>(size_of(entry.dtype));
-  for (const Json& item : shape) {
+  for (const Map& item : shape) {
     const std::uint64_t size = parse_unsigned(where, "shape", item);
     BRIGADE_CHECK(!__builtin_mul_overflow(bytes, size, &bytes) && std::max(bytes, size) <= INT64_MAX, where,
                   "shape overflows 63 bits");
     entry.shape.push_back(static_cast<std::int64_t>(size));
   }
 
-  const Json& offsets = info["data_offsets"];
+  const Map& offsets = info["data_offsets"];
   BRIGADE_CHECK(offsets.is_array() && offsets.size() == 2, where, "data_offsets must be [begin, end]");
   entry.begin = parse_unsigned(where, "data_offsets", offsets[0]);
   entry.end = parse_unsigned(where, "data_offsets", offsets[1]);
@@ -118,7 +122,7 @@ Entry parse_entry(const std::string& file, const std::string& name, const Json& 
   return entry;
 }
 
-Metadata parse_metadata(const std::string& where, const Json& object) {
+Metadata parse_metadata(const std::string& where, const Map& object) {
   BRIGADE_CHECK(object.is_object(), where, kMetadataKey, " must be an object of strings");
   Metadata metadata;
   for (const auto& [key, value] : object.items()) {
@@ -248,31 +252,26 @@ void write_elements(AtomicFile& file, const Tensor& tensor) {
 
 SafetensorsFile load_safetensors(const std::filesystem::path& path) {
   const std::string where = str("load_safetensors: ", path.string(), ": ");
-  std::error_code error;
-  const std::uint64_t file_bytes = std::filesystem::file_size(path, error);
-  BRIGADE_CHECK(!error, where, error.message());
-  std::ifstream file(path, std::ios::binary);
-  BRIGADE_CHECK(file, where, std::generic_category().message(errno));
-  const auto read = [&](void* to, std::uint64_t bytes) {
-    file.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes));
-    BRIGADE_CHECK(file, where, "the file ended while it was read");
-  };
+  RegularFile file(path, where);
+  const auto file_bytes = static_cast<std::uint64_t>(file.bytes());
 
   std::uint64_t header_bytes = 0;
   BRIGADE_CHECK(file_bytes >= 8, where, "needs at least 8 bytes; got ", file_bytes);
-  read(&header_bytes, 8);
+  file.read(&header_bytes, 8);
   BRIGADE_CHECK(header_bytes <= kMaxHeaderBytes, where, "the header must be under 100 MB; got ", header_bytes,
                 " bytes");
   BRIGADE_CHECK(header_bytes <= file_bytes - 8, where, "the header of ", header_bytes,
                 " bytes reaches beyond the file of ", file_bytes, " bytes");
   std::string text(header_bytes, '\0');
-  read(text.data(), header_bytes);
+  file.read(text.data(), static_cast<std::int64_t>(header_bytes));
   const std::uint64_t data_bytes = file_bytes - 8 - header_bytes;
 
   SafetensorsFile result;
   std::vector<Entry> entries;
-  const Json header = parse_header(where, text);
-  for (const auto& [name, info] : header.items()) {
+  std::vector<std::string> order;
+  const Map header = parse_header(where, text, order);
+  for (const std::string& name : order) {
+    const Map& info = header.at(name);
     if (name == kMetadataKey)
       result.metadata = parse_metadata(where, info);
     else
@@ -285,7 +284,7 @@ SafetensorsFile load_safetensors(const std::filesystem::path& path) {
 
   for (const Entry& entry : entries) {
     Tensor tensor = Tensor::empty(entry.shape, entry.dtype);
-    read(tensor.raw(), entry.end - entry.begin);
+    file.read(tensor.raw(), tensor.bytes());
     if (entry.dtype == DType::boolean) {
       const auto* bytes = reinterpret_cast<const std::uint8_t*>(tensor.raw());
       BRIGADE_CHECK(std::all_of(bytes, bytes + tensor.bytes(), [](std::uint8_t b) { return b <= 1; }), where,

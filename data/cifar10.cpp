@@ -10,10 +10,14 @@
 #include <span>
 #include <system_error>
 
+#include "core/regular_file.h"
+
 namespace brigade::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxRecords = 1'000'000;  // Of a file that need not have the official number; 3 GB.
 
 struct Layout {
   const char* title;
@@ -60,15 +64,10 @@ std::string expected_files(const Layout& layout) {
 /// The number of records in `path`; throws unless it is a file that read_records() can take.
 std::int64_t check_file(const fs::path& path, const Layout& layout, std::int64_t official, bool allow_short) {
   std::error_code failure;
-  const fs::file_status status = fs::status(path, failure);
-  BRIGADE_CHECK(status.type() != fs::file_type::not_found, "cifar: missing file ", path.string(), "; ",
-                layout.title, " binary consists of ", expected_files(layout), " in that folder");
-  BRIGADE_CHECK(status.type() != fs::file_type::directory, "cifar: ", path.string(),
-                " must be a regular file; got a directory");
-  BRIGADE_CHECK(fs::is_regular_file(status), "cifar: ", path.string(), " must be a regular file; got ",
-                failure ? failure.message() : std::string("a special file"));
-  const auto bytes = static_cast<std::int64_t>(fs::file_size(path, failure));
-  BRIGADE_CHECK(!failure, "cifar: cannot read the size of ", path.string(), ": ", failure.message());
+  BRIGADE_CHECK(fs::status(path, failure).type() != fs::file_type::not_found, "cifar: missing file ",
+                path.string(), "; ", layout.title, " binary consists of ", expected_files(layout),
+                " in that folder");
+  const std::int64_t bytes = RegularFile(path, str("cifar: ", path.string(), ": ")).bytes();
 
   const std::int64_t record = layout.record_bytes();
   BRIGADE_CHECK(bytes > 0 && bytes % record == 0 && (allow_short || bytes == official * record),
@@ -76,22 +75,20 @@ std::int64_t check_file(const fs::path& path, const Layout& layout, std::int64_t
                 " records of ", record, ")",
                 allow_short ? str(" or another positive multiple of ", record) : "", "; got ", bytes,
                 " bytes; truncated or not ", layout.title, " binary?");
+  // A sparse file of any size costs its maker nothing; the images in memory would.
+  BRIGADE_CHECK(bytes / record <= kMaxRecords, "cifar: ", path.string(), " may have ", kMaxRecords,
+                " records; got ", bytes / record);
   return bytes / record;
 }
 
 /// Reads the first `count` records of `path`.
 void read_records(const fs::path& path, const Layout& layout, std::int64_t count, std::uint8_t* images,
                   std::uint8_t* labels) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  BRIGADE_CHECK(file.is_open(), "cifar: cannot open ", path.string(), ": ", std::strerror(errno));
+  RegularFile file(path, str("cifar: ", path.string(), ": "));
   const auto label_bytes = static_cast<std::int64_t>(layout.label_ranges.size());
   std::vector<std::uint8_t> record(static_cast<std::size_t>(layout.record_bytes()));
   for (std::int64_t n = 0; n < count; ++n) {
-    file.read(reinterpret_cast<char*>(record.data()), layout.record_bytes());
-    // The size was right a moment ago: the file shrank or the disk failed.
-    BRIGADE_CHECK(file.gcount() == layout.record_bytes(), "cifar: reading ", path.string(),
-                  " failed in record ", n, " of ", count);
+    file.read(record.data(), layout.record_bytes());
     for (std::size_t i = 0; i < layout.label_ranges.size(); ++i)
       BRIGADE_CHECK(record[i] < layout.label_ranges[i], "cifar: label of record ", n, " in ", path.string(),
                     " must be below ", layout.label_ranges[i], "; got ", static_cast<int>(record[i]));
