@@ -13,6 +13,7 @@
 #include "apps/common/run_log.h"
 #include "apps/common/run_main.h"
 #include "apps/common/train_options.h"
+#include "apps/common/train_state.h"
 #include "apps/common/wrap_model.h"
 #include "autograd/engine.h"
 #include "autograd/ops/arithmetic.h"
@@ -30,12 +31,16 @@ namespace {
 
 // One optimizer step over `accumulate` batches; returns the mean loss over them and over ranks.
 double train_step(const TrainOptions& options, nn::Module& model, data::Loader& loader, dist::Ddp& ddp,
-                  optim::Optimizer& optimizer, std::int64_t& epoch) {
+                  TrainState& state, SamplerPosition& position) {
   const double share = 1.0 / static_cast<double>(options.accumulate);
   Tensor loss_sum = Tensor::zeros({1}, DType::f64);
+  std::int64_t samples = 0;  // Of this rank.
   const auto micro_step = [&] {
     const data::Batch batch = loader.next();
-    epoch = batch.epoch;
+    position.epoch = batch.epoch;
+    position.sample = batch.end;
+    samples += batch.size();
+    ddp.set_weight(batch.uneven ? static_cast<double>(samples) : 1);
     const Variable loss =
         cross_entropy(model(batch.images), batch.labels, {.label_smoothing = options.label_smoothing}) *
         share;
@@ -51,23 +56,31 @@ double train_step(const TrainOptions& options, nn::Module& model, data::Loader& 
   }
   micro_step();  // Gradients travel from inside this backward and are means over ranks when it returns.
   const dist::Work loss_mean = ddp.group().all_reduce(loss_sum, dist::Reduce::mean, "loss");
-  optimizer.step();
+  state.update(position.step);  // The optimizer's step.
   loss_mean.wait();
   return loss_sum.item();
 }
 
-// Returns the signal that ended it before its time, or 0.
-int train(const TrainOptions& options, const LoadedData& data, Clock::time_point begin,
+// Returns the exit code.
+int train(const TrainOptions& options, const LoadedData& data, Clock::time_point program_begin,
           dist::ProcessGroup& group) {
   const auto& [train_set, test_set, source] = data.split;
   if (options.threads > 0) set_num_threads(options.threads);
   check_same_flags(options, group);
-  const auto files = open_run_files(options, group.rank(), begin);
+  const std::optional<Resumed> resumed = find_resumed(options, group);
+  const SamplerPosition* const from = resumed ? &resumed->position : nullptr;
+  const Course course = make_course(options, train_set.size(), group.rank(), group.size(), from);
+  if (resumed && is_over(course, group.rank())) return 0;
+  const auto begin = resumed ? program_begin - resumed->before() : program_begin;
+  const auto files = open_run_files(options, group.rank(), begin, lines_to_keep(options, resumed));
 
   const auto model = make_model(options, train_set.classes);
-  data::Loader loader(train_set, options.loading(group.rank(), group.size()));
-  const auto wrapped = wrap_model(options, *model, train_set, group);
+  data::Loader loader(train_set, course.loading);
+  const bool same_plan = resumed && resumed->same_plan(options, group.size());
+  const auto wrapped = wrap_model(options, *model, train_set, group,
+                                  same_plan ? resumed->checkpoint.manifest.bucket_plan : "");
   dist::Ddp& ddp = *wrapped;
+  ddp.start_at(course.first);
   const auto optimizer =
       optim::make_optimizer(options.optimizer, ddp.parameters(),
                             {.lr = options.lr,
@@ -78,12 +91,9 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
   std::optional<optim::Ema> ema;
   if (options.ema > 0) ema.emplace(ddp.parameters(), options.ema);
 
-  const std::int64_t per_epoch = loader.steps_per_epoch() / options.accumulate;
-  BRIGADE_CHECK(per_epoch > 0, "--accumulate: an epoch has only ", loader.steps_per_epoch(), " batches; got ",
-                options.accumulate);
-  const std::int64_t steps = options.steps > 0 ? options.steps : options.epochs * per_epoch;
+  const std::int64_t steps = course.steps;
   const optim::Schedule schedule =
-      optim::make_schedule(options.schedule, {.peak = options.lr, .total_steps = steps});
+      optim::make_schedule(options.schedule, {.peak = options.lr, .total_steps = course.schedule_steps});
   const std::int64_t global_batch = group.size() * options.batch_size * options.accumulate;
 
   RunLog log(options,
@@ -91,10 +101,14 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
               .parameters = nn::count_parameters(*model),
               .threads = num_threads(),
               .steps = steps,
-              .steps_per_epoch = per_epoch,
+              .steps_per_epoch = course.per_epoch,
+              .first_step = course.first,
+              .epoch_shift = course.epoch_shift,
               .global_batch = global_batch},
              ddp, files.get(), begin);
+  TrainState state(options, {*model, ddp, *optimizer, ema ? &*ema : nullptr}, course, resumed, begin, log);
 
+  std::optional<double> accuracy;  // Of the model as it is.
   const auto evaluate_now = [&](std::int64_t step, std::int64_t epoch) {
     ddp.sync_buffers();
     const auto average = ema ? std::optional(ema->average_scope()) : std::nullopt;
@@ -102,42 +116,52 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
         evaluate(*model, test_set, {.batch_size = options.batch_size, .flip = options.eval_flip}, group);
     report.step = step;
     report.epoch = epoch;
+    accuracy = report.accuracy();
     return log.evaluation(report);
   };
 
   int stopped_by = 0;
-  for (std::int64_t step = 1; step <= steps; ++step) {
+  bool over = false;  // Because of --target-accuracy.
+  SamplerPosition position{.global_batch = group.size() * options.batch_size,
+                           .accumulate = options.accumulate,
+                           .samples = train_set.size()};
+  if (resumed && resumed->evaluation_due) over = evaluate_now(course.first, resumed->position.epoch);
+  for (std::int64_t step = course.first + 1; step <= steps && !over; ++step) {
     const auto step_begin = Clock::now();
     set_fault_step(step);
     if (interrupt_signal() != 0) ddp.propose(dist::Decision::stop);  // The others learn it in this step.
-    std::int64_t epoch = 0;
-    optimizer->set_lr(schedule(step - 1));
-    const double loss = train_step(options, *model, loader, ddp, *optimizer, epoch);
+    state.before_step();
+    position.step = step;
+    optimizer->set_lr(schedule(course.schedule_index(step)));
+    const double loss = train_step(options, *model, loader, ddp, state, position);
     BRIGADE_CHECK(std::isfinite(loss) || ddp.skipped(), "loss is ", loss, " at step ", step,
                   "; lower --lr, or look at the data");
     if (ema) ema->update();
     log.step({.step = step,
               .steps = steps,
-              .epoch = epoch,
+              .epoch = position.epoch,
               .loss = loss,
               .lr = optimizer->lr(),
               .step_ms = dist::milliseconds(Clock::now() - step_begin),
               .images = global_batch,
               .grad_norm = options.clip_norm > 0 ? std::optional(ddp.grad_norm()) : std::nullopt});
-    if (ddp.agreed(dist::Decision::stop) && step < steps) {
-      stopped_by = interrupt_signal() != 0 ? interrupt_signal() : SIGTERM;  // Another rank's.
-      log.interrupted(step, stopped_by);
-      break;
-    }
-    const bool epoch_ends =
-        step % per_epoch == 0 && options.eval_every > 0 && step / per_epoch % options.eval_every == 0;
-    if ((epoch_ends || step == steps) && evaluate_now(step, epoch)) break;  // --target-accuracy
+    const bool stops = ddp.agreed(dist::Decision::stop) && step < steps;
+    const bool epoch_ends = course.epoch_ends(step) && options.eval_every > 0 &&
+                            (step + course.epoch_shift) / course.per_epoch % options.eval_every == 0;
+    accuracy.reset();
+    if ((epoch_ends && !stops) || step == steps) over = evaluate_now(step, position.epoch);
+    state.after_step({position, accuracy, stops && epoch_ends, stops || over});
+    if (!stops) continue;
+    stopped_by = interrupt_signal() != 0 ? interrupt_signal() : SIGTERM;  // Another rank's.
+    break;
   }
+  const bool saved = state.finish();
+  if (stopped_by != 0) log.interrupted(position.step, stopped_by, saved);
 
   const std::string sha = parameters_sha256(*model, group);
   if (stopped_by == 0 && !options.save.empty() && group.rank() == 0) nn::save(*model, options.save);
   log.finish(sha);
-  return stopped_by;
+  return stopped_by == 0 ? 0 : saved ? kSavedAndStopped : 128 + stopped_by;
 }
 
 }  // namespace
@@ -151,10 +175,10 @@ int main(int argc, char** argv) {
     if (options.model_summary) return print_model_summary(options);
     catch_interrupts();
     const LoadedData data = load_data(options);  // Once a process: thread ranks share it.
-    std::atomic<int> signal{0};
+    std::atomic<int> code{0};
     brigade::dist::run_ranks(options.launch(), [&](brigade::dist::ProcessGroup& group) {
-      if (const int stopped_by = train(options, data, begin, group)) signal = stopped_by;
+      if (const int of_rank = train(options, data, begin, group)) code = of_rank;
     });
-    if (signal != 0) throw EarlyExit{128 + signal, ""};
+    if (code != 0) throw EarlyExit{code, ""};
   });
 }

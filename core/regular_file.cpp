@@ -4,6 +4,7 @@
 #include "core/regular_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,17 +54,32 @@ RegularFile::RegularFile(const std::filesystem::path& path, std::string where, s
 RegularFile::~RegularFile() { close(descriptor_); }
 
 void RegularFile::read(void* to, std::int64_t bytes) {
-  BRIGADE_CHECK(bytes <= bytes_ - read_, where_, "the file ended while it was read");
+  read_at(read_, to, bytes);
+  read_ += bytes;
+}
+
+void RegularFile::read_at(std::int64_t offset, void* to, std::int64_t bytes) const {
+  BRIGADE_CHECK(offset >= 0 && offset <= bytes_ && bytes <= bytes_ - offset, where_,
+                "the file ended while it was read");
   char* at = static_cast<char*>(to);
-  for (std::int64_t left = bytes; left > 0;) {
-    const ssize_t got = ::read(descriptor_, at, static_cast<std::size_t>(left));
+  while (bytes > 0) {
+    const ssize_t got = pread(descriptor_, at, static_cast<std::size_t>(bytes), offset);
     if (got < 0 && errno == EINTR) continue;
     BRIGADE_CHECK(got >= 0, where_, "cannot be read; ", last_error());
     BRIGADE_CHECK(got > 0, where_, "the file ended while it was read");  // It has shrunk since it was opened.
     at += got;
-    left -= got;
+    offset += got;
+    bytes -= got;
   }
-  read_ += bytes;
+}
+
+Storage RegularFile::map() const {
+  const auto size = static_cast<std::size_t>(bytes_);
+  void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor_, 0);
+  BRIGADE_CHECK(memory != MAP_FAILED, where_, "cannot be mapped; ", last_error());
+  return Storage({}, bytes_,
+                 std::shared_ptr<std::byte>(static_cast<std::byte*>(memory),
+                                            [size](std::byte* begin) { munmap(begin, size); }));
 }
 
 std::string RegularFile::read_rest() {

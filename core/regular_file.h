@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 // core/regular_file.h - the one way to open a file that a user or a stranger named: a regular file of limited size.
 // A pipe would block its reader for ever, /dev/zero never ends, and opening a device may do something by itself.
-// Read before: core/check.h. Used by: core/safetensors.cpp, data/cifar10.cpp, apps/report, apps/telemetry.
+// Read before: core/storage.h. Used by: core/safetensors.cpp, dist/checkpoint, data/cifar10.cpp, apps/telemetry.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <string>
+
+#include "core/storage.h"
 
 namespace brigade {
 
@@ -30,6 +32,10 @@ class RegularFile {
   void read(void* to, std::int64_t bytes);
   /// What has not been read yet.
   std::string read_rest();
+  /// `bytes` bytes from `offset` on, wherever read() stands. Throws like read().
+  void read_at(std::int64_t offset, void* to, std::int64_t bytes) const;
+  /// A private mapping of all of it, which outlives this object. Not of an empty file.
+  Storage map() const;
 
  private:
   std::string where_;

@@ -18,6 +18,9 @@ struct Batch {
   std::vector<std::int64_t> indices{};  ///< B positions in the data set
   std::int64_t epoch = 0;
   std::int64_t step = 0;  ///< Within the epoch.
+  /// Where the epoch's order goes on behind the batches of this step on all ranks: what a run that is resumed needs.
+  std::int64_t end = 0;
+  bool uneven = false;  ///< Ranks may have one sample more or less: of LoaderOptions::rest.
 
   std::int64_t size() const { return static_cast<std::int64_t>(indices.size()); }
 };

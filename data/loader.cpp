@@ -18,11 +18,13 @@ const Dataset& checked(const Dataset& set) {
   return set;
 }
 
-// Batches are numbered on from epoch 0, step 0: number = epoch * steps + step.
+// Batches are numbered on from epoch 0, step 0: number = epoch * steps + step. Where an epoch's rest comes first, from
+// there.
 std::int64_t first_number(const LoaderOptions& options, std::int64_t steps) {
   BRIGADE_CHECK(options.start_epoch >= 0 && options.start_step >= 0 && options.start_step <= steps,
                 "loader: must start at an epoch >= 0 and a step of 0 to ", steps, "; got epoch ",
                 options.start_epoch, ", step ", options.start_step);
+  if (options.rest.batches > 0) return 0;
   return options.start_epoch * steps + options.start_step;
 }
 
@@ -36,25 +38,38 @@ const Dataset& checked(const Dataset& set, const EvaluationOptions& options) {
 }  // namespace
 
 Loader::Loader(const Dataset& set, const LoaderOptions& options)
-    : sampler_({.samples = checked(set).size(),
+    : set_(checked(set)),
+      options_(options),
+      augmenter_(options.augment, set.normalization, options.seed),
+      sampler_({.samples = set.size(),
                 .batch_size = options.batch_size,
                 .rank = options.rank,
                 .size = options.size,
                 .seed = options.seed,
                 .shuffle = options.shuffle}),
-      prefetcher_(
-          [this, &set, batch_size = options.batch_size, format = options.format,
-           augmenter = Augmenter(options.augment, set.normalization, options.seed)](std::int64_t number) {
-            const std::int64_t epoch = number / steps_per_epoch(), step = number % steps_per_epoch();
-            const Order order = order_of(epoch);
-            const std::span all(*order);
-            return make_batch(set, augmenter,
-                              all.subspan(static_cast<std::size_t>(step * batch_size),
-                                          static_cast<std::size_t>(batch_size)),
-                              epoch, step, format);
-          },
-          first_number(options, sampler_.steps_per_epoch()), std::numeric_limits<std::int64_t>::max(),
-          options.threads, options.prefetch) {}
+      prefetcher_([this](std::int64_t number) { return make(number); },
+                  first_number(options, sampler_.steps_per_epoch()), std::numeric_limits<std::int64_t>::max(),
+                  options.threads, options.prefetch) {}
+
+Batch Loader::make(std::int64_t number) {
+  const std::int64_t steps = steps_per_epoch(), rest = options_.rest.batches;
+  if (number < rest) {
+    Batch batch = make_batch(set_, augmenter_, sampler_.rest(options_.start_epoch, options_.rest, number),
+                             options_.start_epoch, number, options_.format);
+    batch.end = options_.rest.cut(number + 1);
+    batch.uneven = true;
+    return batch;
+  }
+  if (rest > 0) number += (options_.start_epoch + 1) * steps - rest;
+  const std::int64_t epoch = number / steps, step = number % steps;
+  const Order order = order_of(epoch);
+  Batch batch = make_batch(set_, augmenter_,
+                           std::span(*order).subspan(static_cast<std::size_t>(step * options_.batch_size),
+                                                     static_cast<std::size_t>(options_.batch_size)),
+                           epoch, step, options_.format);
+  batch.end = (step + 1) * options_.size * options_.batch_size;
+  return batch;
+}
 
 Batch Loader::next() {
   const TimedScope span(SpanKind::data);  // What training waits for data.

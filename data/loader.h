@@ -29,11 +29,12 @@ struct LoaderOptions {
   int prefetch = 4;              ///< Batches kept ready.
   std::int64_t start_epoch = 0;  ///< Where to resume: the first batch is (start_epoch, start_step).
   std::int64_t start_step = 0;
+  RestOfEpoch rest{};  ///< What is left of start_epoch, instead of start_step.
 };
 
-/// An endless sequence of training batches: all steps of start_epoch, then the next epoch, and so
-/// on. The loader moves from epoch to epoch by itself, so every epoch has its own order and
-/// augmentation without the caller's help.
+/// An endless sequence of training batches: all steps of start_epoch (or what `rest` makes of it), then
+/// the next epoch, and so on. The loader moves from epoch to epoch by itself, so every epoch has its own
+/// order and augmentation without the caller's help.
 ///
 /// Batch (epoch, step) is a function of the data set and of the options (but for threads, prefetch and where
 /// to start): a run resumed at (epoch, step) sees what the uninterrupted one saw.
@@ -51,7 +52,11 @@ class Loader {
  private:
   using Order = std::shared_ptr<const std::vector<std::int64_t>>;
   Order order_of(std::int64_t epoch);
+  Batch make(std::int64_t number);
 
+  const Dataset& set_;
+  LoaderOptions options_;
+  Augmenter augmenter_;
   Sampler sampler_;
   std::mutex mutex_;
   // The orders of the last even and the last odd epoch: around the turn of an epoch workers need both.

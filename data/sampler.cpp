@@ -47,9 +47,24 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
                 options.samples, " samples, ", options.size, " ranks, batch_size ", options.batch_size);
 }
 
+std::vector<std::int64_t> Sampler::order(std::int64_t epoch) const {
+  return options_.shuffle ? permutation(options_.samples, options_.seed, epoch)
+                          : count_up(0, options_.samples);
+}
+
+std::vector<std::int64_t> Sampler::rest(std::int64_t epoch, const RestOfEpoch& rest, std::int64_t k) const {
+  BRIGADE_CHECK(
+      0 <= rest.begin && rest.begin <= rest.end && rest.end <= options_.samples && 0 <= k && k < rest.batches,
+      "sampler: the rest of an epoch must lie in its ", options_.samples, " samples; got [", rest.begin, ", ",
+      rest.end, "), batch ", k, " of ", rest.batches);
+  const auto all = order(epoch);
+  const std::int64_t begin = rest.cut(k), count = rest.cut(k + 1) - begin;
+  const auto at = [&](std::int64_t rank) { return all.begin() + begin + count * rank / options_.size; };
+  return {at(options_.rank), at(options_.rank + 1)};
+}
+
 std::vector<std::int64_t> Sampler::indices(std::int64_t epoch) const {
-  const auto order =
-      options_.shuffle ? permutation(options_.samples, options_.seed, epoch) : count_up(0, options_.samples);
+  const auto order = this->order(epoch);
   std::vector<std::int64_t> mine;
   mine.reserve(static_cast<std::size_t>(steps_ * options_.batch_size));
   for (std::int64_t step = 0; step < steps_; ++step) {

@@ -21,6 +21,15 @@ struct SamplerOptions {
   bool shuffle = true;     ///< false: the order on disk, the same in every epoch.
 };
 
+/// What is left of an epoch for ranks that do not go on with the batches it was begun with: positions [begin, end) of
+/// its permutation, as `batches` global batches of equal size, but for one sample.
+struct RestOfEpoch {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t batches = 0;  ///< 0: no such thing.
+  /// Where batch k begins and batch k - 1 ends.
+  std::int64_t cut(std::int64_t k) const { return begin + (end - begin) * k / batches; }
+};
+
 /// One rank's share of training.
 ///
 /// With G = size * batch_size, global batch k of an epoch is positions [k G, (k + 1) G) of the epoch's
@@ -39,8 +48,12 @@ class Sampler {
 
   /// This rank's samples of `epoch`: batch k is elements [k * batch_size, (k + 1) * batch_size).
   std::vector<std::int64_t> indices(std::int64_t epoch) const;
+  /// This rank's samples of batch `k` of what is left of `epoch`: a contiguous slice, as above.
+  std::vector<std::int64_t> rest(std::int64_t epoch, const RestOfEpoch& rest, std::int64_t k) const;
 
  private:
+  std::vector<std::int64_t> order(std::int64_t epoch) const;
+
   SamplerOptions options_;
   std::int64_t steps_ = 0;
 };

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/safetensors.h"
 #include "dist/transport.h"
 #include "nn/optim/flat_parameters.h"
 
@@ -73,6 +74,8 @@ class CommHook {
  public:
   virtual ~CommHook() = default;
   virtual HookReport mean(HookBucket& bucket, Transport& transport) = 0;
+  /// What this rank keeps from step to step, by name, sharing memory: for checkpoints. Not while mean() runs.
+  virtual NamedTensors state(const optim::FlatParameters&) { return {}; }
 };
 
 struct HookOptions {

@@ -98,8 +98,6 @@ class Ddp::Impl final : public BackwardObserver {
     return runs;
   }
 
-  // BackwardObserver
-
   void before_backward(const BackwardStart& start) override {
     syncing = no_sync_depth == 0 && (start.label & label.bit()) == 0;
     if (std::exchange(unfinished, false)) reducer->drain();
@@ -210,8 +208,7 @@ class Ddp::Impl final : public BackwardObserver {
     std::vector<std::uint64_t> sums;
     for (int i = 0; i < parameters->count(); ++i) {
       const Tensor& value = parameters->at(i).variable.value();
-      sums.push_back(
-          checksum(std::span<const std::byte>(value.raw(), static_cast<std::size_t>(value.bytes()))));
+      sums.push_back(checksum({value.raw(), static_cast<std::size_t>(value.bytes())}));
     }
     return sums;
   }
@@ -284,7 +281,7 @@ class Ddp::Impl final : public BackwardObserver {
   void report(const char* phase) {
     Progress progress;
     std::strncpy(progress.phase, phase, sizeof progress.phase - 1);
-    if (reducer && ledger.steps_recorded() > 0) {
+    if (reducer && !ledger.steps().empty()) {
       progress.step = ledger.last().step + 1;
       progress.pending = unfinished ? reducer->pending() : 0;
       progress.gradients = parameters->count();
@@ -351,6 +348,8 @@ GradientMemory Ddp::gradient_memory() const {
   for (int b = 0; b < impl_->reducer->bucket_count(); ++b) buckets.push_back(impl_->reducer->memory(b));
   return dist::gradient_memory(gradients, buckets);
 }
+NamedTensors Ddp::hook_state() { return impl_->hook->state(*impl_->parameters); }
+void Ddp::start_at(std::int64_t step) { impl_->ledger.start_at(step); }
 void Ddp::sync_buffers() { dist::sync_buffers(impl_->buffers, impl_->options.buffers, impl_->group); }
 
 void Ddp::set_weight(double weight) {

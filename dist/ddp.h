@@ -46,7 +46,8 @@ enum class UnusedParameters : std::uint8_t { error, zero };
 enum class NonFinite : std::uint8_t { error, skip, ignore };
 
 /// What one rank may want and all ranks then do together: see Ddp::propose().
-enum class Decision : std::uint64_t { stop = 1, save = 2, gather_ledger = 4 };
+/// saving is no wish but word that this rank's files are still being written: dist/checkpoint/checkpoint_writer.h.
+enum class Decision : std::uint64_t { stop = 1, save = 2, gather_ledger = 4, saving = 8 };
 
 struct DdpOptions {
   std::string strategy = "bucketed";
@@ -139,6 +140,13 @@ class Ddp {
   bool skipped() const;
   /// Norm of the mean gradient before clipping, after a synchronised backward; needs DdpOptions::clip_norm.
   double grad_norm() const;
+
+  // Checkpoints.
+
+  /// What the comm hook has kept back on this rank, by name, sharing memory. Not while a backward is under way.
+  NamedTensors hook_state();
+  /// Steps are counted from `step` on: before the first backward of a run that goes on from a checkpoint.
+  void start_at(std::int64_t step);
 
   /// Settles the buffers (batch norm's running statistics) between ranks by DdpOptions::buffers: call before evaluation
   /// and before saving. Collective; blocks.

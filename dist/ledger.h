@@ -78,6 +78,8 @@ class Ledger {
   /// Keeps the spans of steps [first, last] while the steps are kept.
   void keep_spans(std::int64_t first, std::int64_t last) { keep_first_ = first, keep_last_ = last; }
 
+  /// The next step is `step`: of a run that goes on from a checkpoint. Before the first.
+  void start_at(std::int64_t step) { next_step_ = step; }
   /// Starts the record of the next step.
   StepRecord& begin_step();
   /// The step being recorded, or the last one; Error if there is none yet.
@@ -85,7 +87,7 @@ class Ledger {
   const StepRecord& last() const;
   const StepRecord* find(std::int64_t step) const;  ///< nullptr if it is not kept.
   const std::deque<StepRecord>& steps() const { return steps_; }
-  std::int64_t steps_recorded() const { return next_step_; }
+  std::int64_t steps_recorded() const { return next_step_; }  ///< Those before start_at() included.
 
  private:
   friend class StepScope;

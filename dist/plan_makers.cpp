@@ -201,9 +201,14 @@ BucketPlan from_file(Parameters parameters, const PlanOptions& options) {
   return plan_from_json(options.json, parameters);
 }
 
+BucketPlan start_of_auto(Parameters parameters, const PlanOptions& options) {
+  return options.json.empty() ? coalesce_small(by_size(parameters, options), options.caps.min_bytes)
+                              : from_file(parameters, options);
+}
+
 constexpr std::array kRules{
     PlanRule{"size", "cut by --bucket-mb and --first-bucket-mb", by_size},
-    PlanRule{"auto", "planned from measurements while training; starts with size", by_size, true},
+    PlanRule{"auto", "planned from measurements while training; starts with size", start_of_auto, true},
     PlanRule{"torch", "PyTorch's plan for its first step; its cap is --bucket-mb", torch},
     PlanRule{"torch_rebuilt", "the plan PyTorch keeps afterwards", torch_rebuilt},
     PlanRule{"file", "a plan saved as JSON, taken as it stands", from_file, false, true},
@@ -323,7 +328,7 @@ const PlanRule& plan_rule(std::string_view name) { return choose("plan", name, k
 BucketPlan make_plan(Parameters parameters, const PlanOptions& options) {
   const PlanRule& rule = plan_rule(options.rule);
   BucketPlan plan = rule.make(parameters, options);
-  return rule.needs_json ? plan : coalesce_small(std::move(plan), options.caps.min_bytes);
+  return rule.needs_json || rule.replans ? plan : coalesce_small(std::move(plan), options.caps.min_bytes);
 }
 
 }  // namespace brigade::dist

@@ -36,7 +36,8 @@ struct PlanOptions {
   BucketCaps caps = {};
   bool split = false;              ///< Parameters over their cap are cut into parts.
   std::vector<int> observed = {};  ///< What order "ready" needs: see dist/ready_order.h.
-  std::string json = {};           ///< What rule "file" needs: the text of a plan file.
+  /// What rule "file" needs: the text of a plan file. A rule that re-plans starts with it, if there is one.
+  std::string json = {};
 };
 
 /// Throws Error naming `flag` unless `mebibytes` is a positive finite number (infinity counts as "no cap").

@@ -34,12 +34,13 @@ Replanner::Replanner(ProcessGroup& group, std::vector<ParameterInfo> parameters,
 }
 
 void Replanner::after_step(const StepRecord& record, const BucketPlan& plan) {
+  ++seen_;
   observe(record);
   measure_change(record);
   switch (phase_) {
     case Phase::measuring:
       // The first step creates primitives and touches memory for the first time: it counts for nothing.
-      if (record.step % options_.period != 1) return;
+      if (record.step % options_.period != 1 || seen_ < 2) return;
       send_measurements(plan);
       phase_ = Phase::deciding;
       return;
@@ -63,7 +64,7 @@ void Replanner::observe(const StepRecord& record) {
   };
   ReadyTimes ready;
   for (const Clock::time_point t : record.ready) ready.push_back(since_start(t));
-  if (ready_.size() != ready.size() || record.step <= 1) {
+  if (ready_.size() != ready.size() || seen_ <= 2) {
     ready_ = ready;
   } else {
     for (std::size_t i = 0; i < ready.size(); ++i) ready_[i] += options_.smoothing * (ready[i] - ready_[i]);
@@ -78,7 +79,7 @@ void Replanner::observe(const StepRecord& record) {
 // The first step under a new plan counts for nothing: it touches new views for the first time.
 void Replanner::measure_change(const StepRecord& record) {
   const double exposed = seconds(record.exposed());
-  exposed_s_ = record.step <= 1 ? exposed : exposed_s_ + options_.smoothing * (exposed - exposed_s_);
+  exposed_s_ = seen_ <= 2 ? exposed : exposed_s_ + options_.smoothing * (exposed - exposed_s_);
   if (!change_ || change_->exposed_after_s || record.step <= change_->step) return;
   exposed_sum_s_ += exposed;
   if (++exposed_steps_ < options_.period - 1) return;

@@ -63,6 +63,7 @@ class Replanner {
   ReplanOptions options_;
   enum class Phase { measuring, deciding, announced } phase_ = Phase::measuring;
 
+  std::int64_t seen_ = 0;  // Steps of this run.
   // This rank's measurements since they were last sent.
   ReadyTimes ready_;  // Moving average.
   // Seconds: of the control collective, then of each bucket; the shortest seen.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // nn/state_dict.h - a module's parameters and buffers by name, as PyTorch's state_dict.
-// Read before: nn/module.h, core/safetensors.h.
+// Read before: nn/module.h, nn/load_tensors.h.
 #pragma once
 
-#include "core/safetensors.h"
+#include "nn/load_tensors.h"
 #include "nn/module.h"
 
 namespace brigade::nn {
@@ -12,17 +12,7 @@ namespace brigade::nn {
 /// The tensors share memory with the module.
 NamedTensors state_dict(const Module& module);
 
-enum class Strict : bool { no, yes };
-
-struct LoadReport {
-  std::vector<std::string> missing;     ///< In the module, not among the tensors.
-  std::vector<std::string> unexpected;  ///< The other way round.
-};
-
-/// Copies tensors into the module by name, converting between floating dtypes.
-/// Throws one Error that lists every missing, unexpected (both only if strict), repeated and
-/// mismatched name, and then has changed nothing. A mismatch is another shape, or an integer for a
-/// floating tensor or the reverse.
+/// load_tensors() into a module.
 LoadReport load_state_dict(Module& module, const NamedTensors& tensors, Strict strict = Strict::yes);
 
 /// To disk and back, strictly, as a safetensors file.

@@ -41,12 +41,13 @@ void check_can_save(const char* flag, const fs::path& path) {
 const char* s(std::int64_t count) { return count == 1 ? "" : "s"; }
 
 // The first steps are slow: unless asked otherwise the trace begins behind them, where there is room.
-std::pair<std::int64_t, std::int64_t> trace_window(const TrainOptions& options, std::int64_t steps) {
+std::pair<std::int64_t, std::int64_t> trace_window(const TrainOptions& options, const RunFacts& facts) {
   constexpr std::int64_t kWarmUp = 10, kLength = 5;
+  const std::int64_t steps = facts.steps, done = facts.first_step;
   BRIGADE_CHECK(options.trace_last == 0 || options.trace_first <= steps, "--trace-steps: the run has ", steps,
                 " step", s(steps), "; got ", options.trace_first, ":", options.trace_last);
   if (options.trace_last > 0) return {options.trace_first, std::min(options.trace_last, steps)};
-  const std::int64_t first = std::clamp<std::int64_t>(steps - kLength + 1, 1, kWarmUp + 1);
+  const std::int64_t first = std::clamp(steps - kLength + 1, done + 1, done + kWarmUp + 1);
   return {first, std::min(first + kLength - 1, steps)};
 }
 
@@ -68,12 +69,15 @@ std::string exposure_text(const TrainOptions& options, const dist::Ddp& ddp) {
 }  // namespace
 
 std::unique_ptr<telemetry::RunFiles> open_run_files(const TrainOptions& options, int rank,
-                                                    Clock::time_point begin) {
+                                                    Clock::time_point begin,
+                                                    std::optional<std::int64_t> resumed_step) {
   if (rank != 0) return nullptr;
   std::unique_ptr<telemetry::RunFiles> files;
   if (!options.out.empty())
-    files = std::make_unique<telemetry::RunFiles>(
-        telemetry::RunFilesOptions{.directory = options.out, .overwrite = options.overwrite, .begin = begin});
+    files = std::make_unique<telemetry::RunFiles>(telemetry::RunFilesOptions{.directory = options.out,
+                                                                             .overwrite = options.overwrite,
+                                                                             .begin = begin,
+                                                                             .go_on_after = resumed_step});
   // Afterwards: the place may be the directory of --out.
   if (!options.save.empty()) check_can_save("--save", options.save);
   if (!options.save_plan.empty()) check_can_save("--save-plan", options.save_plan);
@@ -106,8 +110,9 @@ RunLog::RunLog(const TrainOptions& options, const RunFacts& facts, dist::Ddp& dd
       speaks_(ddp.group().rank() == 0),
       travels_(ddp.group().size() > 1),
       steps_per_epoch_(facts.steps_per_epoch),
+      epoch_shift_(facts.epoch_shift),
       recorder_(ddp, files, begin) {
-  const auto [first, last] = trace_window(options, facts.steps);
+  const auto [first, last] = trace_window(options, facts);
   ddp.ledger().keep_spans(first - 1, last - 1);  // The ledger counts from 0.
   if (!speaks_) return;
   banner(facts);
@@ -141,7 +146,7 @@ void RunLog::banner(const RunFacts& facts) const {
 
 void RunLog::config(const RunFacts& facts) {
   const dist::ProcessGroup& group = ddp_.group();
-  const auto [first, last] = trace_window(options_, facts.steps);
+  const auto [first, last] = trace_window(options_, facts);
   nlohmann::ordered_json config = nlohmann::ordered_json::parse(options_.to_json());
   config["run"] = {{"ranks", group.size()},
                    {"backend", group.backend()},
@@ -209,7 +214,7 @@ void RunLog::step(const StepReport& r) {
     line(text);
   }
   plan_change();
-  if (r.step % steps_per_epoch_ != 0) return;
+  if ((r.step + epoch_shift_) % steps_per_epoch_ != 0) return;
   line(fmt::format("epoch {:>3}  mean loss {:.4f}  {} step{} in {}  {}", r.epoch + 1,
                    epoch_.loss / static_cast<double>(epoch_.losses), epoch_.steps, s(epoch_.steps),
                    duration_text(1e-3 * epoch_.step_ms), speed_text(epoch_)));
@@ -268,9 +273,14 @@ void RunLog::target(const EvaluationReport& r) {
       options_.target_accuracy / 100, r.epoch, r.accuracy(), seconds()));
 }
 
-void RunLog::interrupted(std::int64_t step, int signal) {
+void RunLog::event(const std::string& json) {
+  if (files_ != nullptr) files_->event(json);
+}
+
+void RunLog::interrupted(std::int64_t step, int signal, bool saved) {
   const char* const name = signal == SIGINT ? "SIGINT" : "SIGTERM";
-  line(fmt::format("{}: stopped after step {}{}", name, step,
+  line(fmt::format("{}: stopped after step {}{}{}", name, step,
+                   saved ? ", saved; --resume auto goes on from here" : "",
                    options_.save.empty() ? "" : "; nothing goes to --save, as the run is not over"));
   if (files_ != nullptr)
     files_->event(fmt::format(R"({{"event": "interrupted", "step": {}, "signal": "{}"}})", step, name));

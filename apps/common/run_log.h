@@ -22,14 +22,18 @@ struct RunFacts {
   int threads = 1;  ///< Compute threads per rank.
   std::int64_t steps = 0;
   std::int64_t steps_per_epoch = 0;
+  std::int64_t first_step = 0;    ///< Done before this run.
+  std::int64_t epoch_shift = 0;   ///< Epochs end where (step + epoch_shift) % steps_per_epoch is 0.
   std::int64_t global_batch = 0;  ///< Images of all ranks per optimizer step.
 };
 
 /// Before anything takes time: rank 0 creates the directory of --out, which must not hold a run yet (--overwrite), and
-/// sees that --save and --save-plan will find a place when training is over. Throws Error naming the path if not.
+/// sees that --save and --save-plan will find a place when training is over. A run that goes on behind `resumed_step`
+/// keeps the lines up to it that it finds in --out. Throws Error naming the path if not.
 /// nullptr without --out and on other ranks. `begin`: when the program started.
 std::unique_ptr<telemetry::RunFiles> open_run_files(const TrainOptions& options, int rank,
-                                                    Clock::time_point begin);
+                                                    Clock::time_point begin,
+                                                    std::optional<std::int64_t> resumed_step = {});
 
 /// All ranks make the same calls in the same order.
 class RunLog {
@@ -47,8 +51,12 @@ class RunLog {
   void step(const StepReport& report);
   /// Returns whether --target-accuracy is reached, on every rank; then the log has said so. Collective; blocks.
   [[nodiscard]] bool evaluation(const EvaluationReport& report);
-  /// SIGINT or SIGTERM ends the run behind `step`; finish() comes next.
-  void interrupted(std::int64_t step, int signal);
+  /// A line of metrics.jsonl, a whole JSON object.
+  void event(const std::string& json);
+  /// Lines of all steps so far are in the files. Collective; blocks.
+  void flush() { recorder_.flush(); }
+  /// SIGINT or SIGTERM ends the run behind `step`; finish() comes next. `saved`: there is a checkpoint of it.
+  void interrupted(std::int64_t step, int signal, bool saved);
   /// Everything is in the files; the last words. Collective; blocks.
   void finish(const std::string& parameters_sha256);
 
@@ -81,7 +89,7 @@ class RunLog {
   Clock::time_point begin_;
   bool speaks_;
   bool travels_;  // Whether anything does: there are several ranks.
-  std::int64_t steps_per_epoch_;
+  std::int64_t steps_per_epoch_, epoch_shift_;
   telemetry::Recorder recorder_;
   mutable Terminal terminal_;
   std::string printed_plan_;

@@ -8,12 +8,15 @@
 
 namespace brigade::apps {
 
-/// Thrown where the program should print `text`, on one rank, and end with `code` (0 for --help, 2 for a usage error,
-/// 130 or 143 behind SIGINT or SIGTERM).
+/// Thrown where the program should print `text`, on one rank, and end with `code` (0 for --help, 2 for a usage error;
+/// behind SIGINT or SIGTERM kSavedAndStopped, or 130 and 143 where nothing was saved).
 struct EarlyExit {
   int code = 0;
   std::string text;
 };
+
+/// EX_TEMPFAIL of sysexits.h: stopped by a signal, all state is saved, start it again with --resume auto.
+inline constexpr int kSavedAndStopped = 75;
 
 /// Writes `text` to a file descriptor, whole lines in one call each or several together, so that lines of several
 /// processes and threads on one terminal or pipe do not mix (a pipe keeps PIPE_BUF bytes together).

@@ -122,6 +122,42 @@ void add_optimisation_flags(CLI::App& app, Raw& raw) {
       ->capture_default_str();
 }
 
+void add_checkpoint_flags(CLI::App& app, Raw& raw) {
+  TrainOptions& o = raw.options;
+  const auto group = app.add_option_group("Checkpoints");
+  group->add_option("--save-every", o.save_every, "Save a checkpoint every N steps; 0: not")
+      ->check(not_negative())
+      ->type_name("N");
+  group->add_option("--save-seconds", o.save_seconds, "Save a checkpoint every S seconds; 0: not")
+      ->check(not_negative())
+      ->type_name("S");
+  group
+      ->add_option(
+          "--checkpoint-dir", o.checkpoint_dir,
+          "Folder of checkpoints, which all ranks see; default: checkpoints in the folder of --out. A "
+          "run that has one also saves at its end, behind SIGINT and SIGTERM, and at each best test "
+          "accuracy")
+      ->type_name("DIR");
+  group
+      ->add_option("--keep-last", o.keep_last, "Keep the newest N checkpoints, and the best by test accuracy")
+      ->check(CLI::Range(1, 1'000'000))
+      ->type_name("N")
+      ->capture_default_str();
+  group
+      ->add_option(
+          "--resume", o.resume,
+          "Go on from a checkpoint: from DIR, one of them or a folder of them, or auto: from the newest "
+          "complete one of --checkpoint-dir, and from the beginning if there is none")
+      ->type_name("auto|DIR");
+  group
+      ->add_option(
+          "--on-save-failure", o.on_save_failure,
+          "When a checkpoint cannot be written: go-on warns, and tries again when the next is due; stop "
+          "ends the run. The last one of a run must succeed: exit code 1")
+      ->check(CLI::IsMember({"go-on", "stop"}))
+      ->capture_default_str();
+}
+
 void add_output_flags(CLI::App& app, Raw& raw) {
   TrainOptions& o = raw.options;
   const auto group = app.add_option_group("Output");

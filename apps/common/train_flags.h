@@ -32,6 +32,7 @@ void add_optimisation_flags(CLI::App& app, Raw& raw);
 void add_rank_flags(CLI::App& app, Raw& raw);
 void add_sync_flags(CLI::App& app, Raw& raw);
 void add_network_flags(CLI::App& app, Raw& raw);
+void add_checkpoint_flags(CLI::App& app, Raw& raw);
 void add_output_flags(CLI::App& app, Raw& raw);
 
 }  // namespace brigade::apps

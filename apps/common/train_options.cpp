@@ -90,6 +90,7 @@ void finish(Raw& raw, const CLI::App& app) {
                                                              {"--ema", o.ema},
                                                              {"--target-accuracy", o.target_accuracy},
                                                              {"--timeout", o.timeout},
+                                                             {"--save-seconds", o.save_seconds},
                                                              {"--min-bucket-kb", o.min_bucket_kb}})
     require_usage(!std::isnan(value), str(flag, ": needs a number; got nan"));
   if (app.count("--trace-steps") > 0) {
@@ -103,14 +104,25 @@ void finish(Raw& raw, const CLI::App& app) {
                       " of them, like 10:14; got ", raw.trace_steps));
   }
   // As from a shell variable that is not set: silence would mean other data, or no output.
-  for (const auto& [flag, value] :
-       {std::pair{"--data", &o.data}, {"--out", &o.out}, {"--save", &o.save}, {"--save-plan", &o.save_plan}})
+  for (const auto& [flag, value] : {std::pair{"--data", &o.data},
+                                    {"--out", &o.out},
+                                    {"--save", &o.save},
+                                    {"--save-plan", &o.save_plan},
+                                    {"--checkpoint-dir", &o.checkpoint_dir},
+                                    {"--resume", &o.resume}})
     require_usage(app.count(flag) == 0 || !value->empty(), str(flag, ": needs a path; got an empty one"));
   usage_error_if_it_throws("", [&] {
     if (!is_rule(o.plan)) o.plan_json = read_plan(o.plan);
     static_cast<void>(o.ddp());
     static_cast<void>(o.launch());
   });
+  require_usage(
+      (o.save_every == 0 && o.save_seconds == 0 && o.resume != "auto") || !o.checkpoint_folder().empty(),
+      "--save-every, --save-seconds and --resume auto: need --out or --checkpoint-dir, where "
+      "checkpoints are");
+  require_usage(o.checkpoint_dir.empty() || std::filesystem::path(o.checkpoint_dir).lexically_normal() !=
+                                                std::filesystem::path(o.out).lexically_normal(),
+                "--checkpoint-dir: must be another directory than that of --out");
   const optim::FlatParameters none{std::vector<nn::NamedParameter>()};
   usage_error_if_it_throws("--comm-hook: ",
                            [&] { static_cast<void>(dist::make_comm_hook(o.comm_hook, none)); });
@@ -148,6 +160,12 @@ void warn_of_unknown(const Settings& settings) {
 }
 
 }  // namespace
+
+std::string TrainOptions::checkpoint_folder() const {
+  if (!checkpoint_dir.empty()) return checkpoint_dir;
+  const bool wanted = save_every > 0 || save_seconds > 0 || !resume.empty();
+  return wanted && !out.empty() ? (std::filesystem::path(out) / "checkpoints").string() : "";
+}
 
 dist::LaunchOptions TrainOptions::launch() const {
   dist::LaunchOptions options;
@@ -272,6 +290,10 @@ std::string TrainOptions::to_json() const {
       {"net", net},
       {"net_schedule", net_schedule},
       {"slow_rank", slow_rank},
+      {"save_every", save_every},
+      {"save_seconds", save_seconds},
+      {"keep_last", keep_last},
+      {"on_save_failure", on_save_failure},
       {"eval_every", eval_every},
       {"eval_flip", eval_flip},
       {"target_accuracy", target_accuracy}};
@@ -293,12 +315,16 @@ TrainOptions parse_train_options(int argc, char** argv) {
       "Each flag is a variable too, --batch-size BRIGADE_BATCH_SIZE, and a line in the file of --config. A "
       "flag\n"
       "comes before its variable, that before the file.\n"
-      "Exit codes: 0 done, 1 failed, 2 usage, 130 and 143 ended by SIGINT and SIGTERM after a whole step (a "
-      "second\n"
-      "signal does not wait); 75 is kept for runs that have saved their state and want to be started again.",
+      "Exit codes: 0 done, 1 failed, 2 usage; after SIGINT and SIGTERM, which end a run behind a whole step, "
+      "75 "
+      "where\n"
+      "a checkpoint was saved (--resume auto goes on from it), else 130 and 143. A second signal does not "
+      "wait "
+      "(130, 143).",
       "train_resnet18");
-  for (const auto add : {add_config_flags, add_data_flags, add_model_flags, add_optimisation_flags,
-                         add_rank_flags, add_sync_flags, add_network_flags, add_output_flags})
+  for (const auto add :
+       {add_config_flags, add_data_flags, add_model_flags, add_optimisation_flags, add_rank_flags,
+        add_sync_flags, add_network_flags, add_checkpoint_flags, add_output_flags})
     add(app, raw);
   Settings settings;
   try {

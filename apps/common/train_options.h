@@ -85,6 +85,17 @@ struct TrainOptions {
   // Modelled network
   std::string net, net_schedule, slow_rank;  ///< Empty: the real one.
 
+  // Checkpoints
+  std::int64_t save_every = 0;  ///< Steps; 0: not.
+  double save_seconds = 0;      ///< 0: not.
+  std::string checkpoint_dir;   ///< Empty: "checkpoints" in `out`.
+  int keep_last = 3;
+  std::string resume;  ///< "auto", a checkpoint, or a folder of them; empty: the run begins.
+  std::string on_save_failure = "go-on";
+
+  /// Where checkpoints go; empty: nowhere.
+  std::string checkpoint_folder() const;
+
   // Output
   std::string out;                               ///< Empty: no files.
   std::int64_t eval_every = 1;                   ///< Epochs; 0: at the end only.

@@ -39,12 +39,16 @@ void check_same_flags(const TrainOptions& options, dist::ProcessGroup& group) {
 }
 
 std::unique_ptr<dist::Ddp> wrap_model(const TrainOptions& options, nn::Module& model,
-                                      const data::Dataset& images, dist::ProcessGroup& group) {
+                                      const data::Dataset& images, dist::ProcessGroup& group,
+                                      const std::string& saved_plan) {
   dist::DdpOptions ddp = options.ddp();
   if (ddp.buffers == dist::BufferPolicy::sync_bn)
     nn::set_statistics_combiner(model,
                                 [&](const Variable& sums) { return dist::sum_over_ranks(sums, group); });
-  if (options.bucket_order == "ready") {
+  if (!saved_plan.empty()) {
+    if (!dist::plan_rule(ddp.plan.rule).replans) ddp.plan.rule = "file";
+    ddp.plan.json = saved_plan;
+  } else if (options.bucket_order == "ready") {
     const data::Batch batch = data::Loader(images, options.loading(group.rank(), group.size())).next();
     ddp.plan.observed =
         dist::observe_ready_order(model.named_parameters(), model.named_buffers(), group,

@@ -22,8 +22,9 @@ void check_same_flags(const TrainOptions& options, dist::ProcessGroup& group);
 
 /// Collective; blocks. With --bucket-order ready it runs one forward and backward on a batch of `images` first;
 /// with --bn-buffers sync_bn it makes the model's batch norms combine their statistics over `group`, which must
-/// outlive them.
+/// outlive them. `saved_plan`: JSON of a bucket plan to start with instead.
 std::unique_ptr<dist::Ddp> wrap_model(const TrainOptions& options, nn::Module& model,
-                                      const data::Dataset& images, dist::ProcessGroup& group);
+                                      const data::Dataset& images, dist::ProcessGroup& group,
+                                      const std::string& saved_plan = {});
 
 }  // namespace brigade::apps

@@ -2,18 +2,17 @@
 // apps/telemetry/run_files.cpp - see the header.
 #include "apps/telemetry/run_files.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "apps/telemetry/gzip.h"
 #include "apps/telemetry/tf_events.h"
+#include "core/durable_file.h"
 
 namespace brigade::telemetry {
 namespace {
@@ -38,6 +37,14 @@ bool is_of_a_run(const fs::path& file) {
   if (name.ends_with(kPart)) name.resize(name.size() - kPart.size());
   return name.starts_with(kEventsPrefix) ||
          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+// Of a run that goes on behind step `last`: what came later is told again.
+bool is_of_earlier_step(const std::string& line, std::int64_t last) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object()) return false;
+  return !json.contains("step") || !json["step"].is_number_integer() ||
+         json["step"].get<std::int64_t>() <= last;
 }
 
 }  // namespace
@@ -67,27 +74,31 @@ RunFiles::RunFiles(const RunFilesOptions& options) : directory_(options.director
   fs::create_directories(directory_, error);
   BRIGADE_CHECK(!error, "--out: cannot create ", directory_.string(), "; ", error.message());
   claim();
-  refuse_or_clear(options.overwrite);
-  metrics_ = create("metrics.jsonl");
-  buckets_ = create("buckets.csv");
+  if (options.go_on_after) {
+    const std::int64_t last = *options.go_on_after;
+    metrics_ = open_after("metrics.jsonl", "",
+                          [last](const std::string& line) { return is_of_earlier_step(line, last); });
+    buckets_ = open_after("buckets.csv", kBucketsHeader, [this, last](const std::string& line) {
+      const bool earlier = std::atoll(line.c_str()) <= last;
+      if (earlier) ++bucket_lines_;
+      return earlier;
+    });
+  } else {
+    refuse_or_clear(options.overwrite);
+    metrics_ = create("metrics.jsonl");
+    buckets_ = create("buckets.csv");
+    append(buckets_, "buckets.csv", kBucketsHeader);
+  }
   events_ = create(event_file_name(wall_time()));
-  append(buckets_, "buckets.csv", kBucketsHeader);
   append(events_, "TensorBoard's event file", version_record(wall_time()));
 }
 
 RunFiles::~RunFiles() = default;
 
-RunFiles::Claim::~Claim() {
-  if (directory >= 0) close(directory);
-}
-
 // config.json comes only when training begins: until then, and with --overwrite, another run would see a free place.
-// A claim leaves nothing behind: the system drops it with the process. File systems without locks do without.
 void RunFiles::claim() {
-  claim_.directory = open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool taken =
-      claim_.directory >= 0 && flock(claim_.directory, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  BRIGADE_CHECK(!taken, "--out: ", directory_.string(),
+  claim_ = DirectoryClaim(directory_);
+  BRIGADE_CHECK(!claim_.refused(), "--out: ", directory_.string(),
                 " is being written by another run; choose another directory, or wait for its end");
 }
 
@@ -108,6 +119,19 @@ void RunFiles::refuse_or_clear(bool overwrite) const {
 RunFiles::File RunFiles::create(const std::string& name) const {
   const fs::path path = directory_ / name;
   File file(std::fopen(path.c_str(), "w"));
+  BRIGADE_CHECK(file != nullptr, "--out: cannot write ", path.string(), "; ", std::strerror(errno));
+  return file;
+}
+
+RunFiles::File RunFiles::open_after(const std::string& name, const std::string& header,
+                                    const std::function<bool(const std::string&)>& keeps) const {
+  const fs::path path = directory_ / name;
+  std::ifstream old(path);
+  std::string text = header, line;
+  while (std::getline(old, line) && !old.eof())  // The last line of a killed run may be half a line.
+    if (line + "\n" != header && keeps(line)) text += line + "\n";
+  write_durably(path, text, "--out");
+  File file(std::fopen(path.c_str(), "a"));
   BRIGADE_CHECK(file != nullptr, "--out: cannot write ", path.string(), "; ", std::strerror(errno));
   return file;
 }

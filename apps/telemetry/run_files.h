@@ -11,14 +11,17 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/telemetry/chrome_trace.h"
 #include "apps/telemetry/reports.h"
 #include "apps/telemetry/step_lines.h"
+#include "core/directory_claim.h"
 
 namespace brigade::telemetry {
 
@@ -26,6 +29,8 @@ struct RunFilesOptions {
   std::filesystem::path directory;
   bool overwrite = false;  ///< Remove the files of an earlier run; else such a directory is refused.
   Clock::time_point begin = Clock::now();  ///< Where t_s and the trace count from.
+  /// The run goes on behind this step: what the directory holds of it stays, but for lines of later steps.
+  std::optional<std::int64_t> go_on_after = {};
 };
 
 /// What is known when training begins.
@@ -68,20 +73,18 @@ class RunFiles {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   using File = std::unique_ptr<std::FILE, CloseFile>;
-  struct Claim {
-    int directory = -1;  // Open and locked.
-    ~Claim();
-  };
-
   void claim();
   void refuse_or_clear(bool overwrite) const;
   File create(const std::string& name) const;
+  /// Opens a file that grows, behind the lines for which `keeps(line)`; creates it with `header`.
+  File open_after(const std::string& name, const std::string& header,
+                  const std::function<bool(const std::string&)>& keeps) const;
   void append(const File& file, const char* name, const std::string& text) const;
   void histograms(std::int64_t step);
   void write_trace(const Timeline& timeline);
 
   std::filesystem::path directory_;
-  Claim claim_;
+  DirectoryClaim claim_;
   Clock::time_point begin_;
   File metrics_, buckets_, events_;
   RunShape shape_;

@@ -50,4 +50,10 @@ void fill_nan(HookBucket& bucket) {
   clear_gaps(bucket, bucket.gradients);
 }
 
+void append_state(NamedTensors& out, const std::string& kind, const optim::FlatParameters& parameters,
+                  const optim::FlatBuffer& buffer) {
+  for (const int i : parameters.in_registration_order())
+    out.emplace_back(str(kind, ".", parameters.at(i).name), buffer.at(parameters, i));
+}
+
 }  // namespace brigade::dist

@@ -35,4 +35,8 @@ void clear_gaps(const HookBucket& bucket, const Tensor& t);
 /// Makes all gradients NaN: the mean where some rank's were not finite, if an encoding cannot say so.
 void fill_nan(HookBucket& bucket);
 
+/// Appends `buffer` to what CommHook::state() returns, as "kind.<parameter>".
+void append_state(NamedTensors& out, const std::string& kind, const optim::FlatParameters& parameters,
+                  const optim::FlatBuffer& buffer);
+
 }  // namespace brigade::dist

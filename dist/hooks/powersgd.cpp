@@ -49,10 +49,11 @@ class PowerSgd final : public CommHook {
   PowerSgd(const optim::FlatParameters& parameters, int rank, std::uint64_t seed)
       : rank_(rank), seed_(seed), errors_(parameters.make_buffer()) {
     for (int i = 0; i < parameters.count(); ++i) {
-      std::vector<float>& q = factors_.emplace_back();
+      Tensor& q = factors_.emplace_back();
       if (!is_matrix(parameters.at(i).variable.value())) continue;
-      q.resize(static_cast<std::size_t>(rank_ * columns(parameters.at(i).variable.value())));
-      for (std::size_t j = 0; j < q.size(); ++j) q[j] = normal_at(seed_, stream(parameters, i), j);
+      q = Tensor::empty({rank_ * columns(parameters.at(i).variable.value())});
+      for (std::int64_t j = 0; j < q.numel(); ++j)
+        q.data<float>()[j] = normal_at(seed_, stream(parameters, i), static_cast<std::uint64_t>(j));
     }
   }
 
@@ -97,6 +98,15 @@ class PowerSgd final : public CommHook {
     return {.wire_bytes = p_message.bytes() + q_message.bytes()};
   }
 
+  NamedTensors state(const optim::FlatParameters& parameters) override {
+    NamedTensors out;
+    append_state(out, "error", parameters, errors_);
+    for (const int i : parameters.in_registration_order())
+      if (const Tensor& q = factors_[static_cast<std::size_t>(i)]; q.defined())
+        out.emplace_back(str("factor.", parameters.at(i).name), q);
+    return out;
+  }
+
  private:
   static std::int64_t columns(const Tensor& t) { return t.numel() / t.size(0); }
   // Where the factors are smaller than the matrix. Then r is less than both sizes.
@@ -107,7 +117,7 @@ class PowerSgd final : public CommHook {
   static std::uint64_t stream(const optim::FlatParameters& parameters, int position) {
     return 2 * static_cast<std::uint64_t>(parameters.index_at(position));
   }
-  float* factor(const Matrix& m) { return factors_[static_cast<std::size_t>(m.position)].data(); }
+  float* factor(const Matrix& m) { return factors_[static_cast<std::size_t>(m.position)].data<float>(); }
 
   // Finds the bucket's matrices. The message of P begins with the exact elements, whose number is returned.
   std::int64_t lay_out(const HookBucket& bucket) {
@@ -211,8 +221,8 @@ class PowerSgd final : public CommHook {
   std::int64_t rank_;
   std::uint64_t seed_;
   optim::FlatBuffer errors_;
-  std::vector<std::vector<float>> factors_;  // Q by position; empty for what is no matrix.
-  std::vector<Matrix> matrices_;             // Of the bucket at hand.
+  std::vector<Tensor> factors_;   // Q by position; undefined for what is no matrix.
+  std::vector<Matrix> matrices_;  // Of the bucket at hand.
   std::int64_t end_p_ = 0, end_q_ = 0;
   std::vector<double> columns_;
   Tensor p_message_, q_message_;

@@ -88,6 +88,13 @@ class Sign final : public CommHook {
     return {.wire_bytes = bytes};
   }
 
+  NamedTensors state(const optim::FlatParameters& parameters) override {
+    NamedTensors out;
+    append_state(out, "sent_error", parameters, sent_errors_);
+    append_state(out, "answer_error", parameters, answer_errors_);
+    return out;
+  }
+
  private:
   // Under a new plan another rank may count an element: what this one kept for it goes into its own next vote, of which
   // the mean takes one N-th.

@@ -69,6 +69,12 @@ class TopK final : public CommHook {
     return {.wire_bytes = mine.bytes()};
   }
 
+  NamedTensors state(const optim::FlatParameters& parameters) override {
+    NamedTensors out;
+    append_state(out, "error", parameters, errors_);
+    return out;
+  }
+
  private:
   // Indices, ascending, of the k largest magnitudes; of equal ones those of the lower index. Two counts find the k-th
   // largest: one of the upper 16 bits, one of the lower 15 bits where the upper ones are those of the k-th.

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "tests/data/temp_dir.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 using namespace brigade;

@@ -12,7 +12,7 @@
 
 #include "core/parallel.h"
 #include "data/cifar10.h"
-#include "tests/data/temp_dir.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/tensors.h"
 #include "tests/support/test.h"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "core/check.h"
-#include "tests/data/temp_dir.h"
 #include "tests/report/sample_run.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 using namespace brigade;

@@ -2,8 +2,8 @@
 // tests/report/run_summary_test.cpp - figures drawn from files.
 #include "apps/report/run_summary.h"
 
-#include "tests/data/temp_dir.h"
 #include "tests/report/sample_run.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 using namespace brigade;

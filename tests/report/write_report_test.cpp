@@ -7,8 +7,8 @@
 
 #include "apps/report/pictures.h"
 #include "core/check.h"
-#include "tests/data/temp_dir.h"
 #include "tests/report/sample_run.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 using namespace brigade;

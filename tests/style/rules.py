@@ -17,7 +17,7 @@ LAYERS = {
     "models": ["models/", "nn/", "autograd/", "kernels/", "core/"],
     "data": ["data/", "core/"],
     # Parameters, never modules: nn/module.h is there for NamedParameter.
-    "dist": ["dist/", "autograd/", "core/", "kernels/ops.h", "nn/optim/", "nn/module.h"],
+    "dist": ["dist/", "autograd/", "core/", "kernels/ops.h", "nn/optim/", "nn/module.h", "nn/load_tensors.h"],
     "apps": ["apps/", "core/", "kernels/", "autograd/", "nn/", "models/", "data/", "dist/"],
     "tests": [""],
 }

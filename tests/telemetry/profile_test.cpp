@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dist/plan_makers.h"
-#include "tests/data/temp_dir.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 using namespace brigade;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tests/data/temp_dir.h - a directory that a test case has for itself, and files in it.
+// tests/support/temp_dir.h - a directory that a test case has for itself, and files in it.
 #pragma once
 
 #include <stdlib.h>
