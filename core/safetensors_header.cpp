@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/one_line.h"
+
 namespace brigade {
 namespace {
 
@@ -52,7 +54,7 @@ Map parse_header(const std::string& where, const std::string& text, std::vector<
   try {
     return Map::parse(text, refuse_duplicates);
   } catch (const Map::exception& error) {
-    fail(str(where, "the header is not JSON: ", error.what()));
+    fail(str(where, "the header is not JSON: ", one_line(error.what())));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "core/one_line.h"
 #include "dist/bucket_plan.h"
 
 namespace brigade::dist {
@@ -18,26 +19,24 @@ namespace {
 using Json = nlohmann::json;
 using Parameters = std::span<const ParameterInfo>;
 
-constexpr std::size_t kMaxText = std::size_t{64} << 20;
-constexpr int kMaxDepth = 4;  // {"buckets": [{"parameters": [
+constexpr std::size_t kMaxText = std::size_t{8} << 20;  // As values JSON takes up to 25 times its text.
+constexpr int kMaxDepth = 4;                            // {"buckets": [{"parameters": [
 
 bool is_control(unsigned char c) { return c < 0x20 || c == 0x7f; }
 
-// What a file says, fit for one line of an error: control characters as "?", no novels.
-std::string quoted(std::string text) {
-  constexpr std::size_t kLongest = 120;
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
-  std::replace_if(text.begin(), text.end(), is_control, '?');
-  return "\"" + text + "\"";
-}
+std::string in_quotes(std::string_view text) { return str("\"", one_line(text, 120), "\""); }
 
 // Watches the parser, so that a hostile file ends in an error before it fills the memory.
 class Guard {
  public:
   explicit Guard(Parameters parameters) : entries_left_(64) {
     // Each bucket holds a parameter or a part, and has up to 4 keys, 4 values and 3 brackets beside its parameters.
-    for (const ParameterInfo& p : parameters)
-      entries_left_ += 12 * (2 + p.bytes / (size_of(p.dtype) * kPartMultiple));
+    // The parameters may come from a file as well: their sum need not fit.
+    constexpr auto kMost = static_cast<std::int64_t>(kMaxText);
+    for (const ParameterInfo& p : parameters) {
+      const std::int64_t parts = 2 + p.bytes / (size_of(p.dtype) * kPartMultiple);
+      entries_left_ = std::min(kMost, entries_left_ + 12 * std::min(kMost, parts));
+    }
   }
 
   bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
@@ -48,7 +47,7 @@ class Guard {
     }
     if (event == Event::key)
       BRIGADE_CHECK(keys_.insert({depth, parsed.get<std::string>()}).second, "plan: key ",
-                    quoted(parsed.get<std::string>()), " stands twice in one object");
+                    in_quotes(parsed.get<std::string>()), " stands twice in one object");
     if (event != Event::object_end && event != Event::array_end)
       BRIGADE_CHECK(--entries_left_ >= 0, "plan: not a plan of this model; it has more entries than any");
     return true;
@@ -63,7 +62,7 @@ void check_keys(const Json& object, const std::string& where, std::initializer_l
   BRIGADE_CHECK(object.is_object(), "plan: ", where, " must be an object; got ", object.type_name());
   for (const auto& [key, value] : object.items())
     BRIGADE_CHECK(std::find(known.begin(), known.end(), key) != known.end(), "plan: ", where,
-                  " has an unknown key ", quoted(key));
+                  " has an unknown key ", in_quotes(key));
 }
 
 const Json& member(const Json& object, const char* key, const std::string& where) {
@@ -87,14 +86,14 @@ std::int64_t number_of(const Json& json, const std::string& where) {
   BRIGADE_CHECK(json.is_number_unsigned() &&
                     json.get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()},
                 "plan: ", where, " must be a whole number from 0 on; got ",
-                quoted(json.is_number() ? json.dump() : json.type_name()));
+                in_quotes(json.is_number() ? json.dump() : json.type_name()));
   return json.get<std::int64_t>();
 }
 
 DType dtype_of(const std::string& text) {
   const auto known =
       std::find_if(kAllDTypes.begin(), kAllDTypes.end(), [&](DType d) { return name(d) == text; });
-  BRIGADE_CHECK(known != kAllDTypes.end(), "plan: unknown dtype ", quoted(text));
+  BRIGADE_CHECK(known != kAllDTypes.end(), "plan: unknown dtype ", in_quotes(text));
   return *known;
 }
 
@@ -118,12 +117,12 @@ void add_bucket(BucketPlan& plan, const Json& json, Parameters parameters,
   for (const Json& entry : array_of(member(json, "parameters", where), here("parameters"))) {
     const std::string named = text_of(entry, here("parameters"));
     const auto found = index.find(named);
-    BRIGADE_CHECK(found != index.end(), "plan: the model has no parameter ", quoted(named));
+    BRIGADE_CHECK(found != index.end(), "plan: the model has no parameter ", in_quotes(named));
     // The second and later parts of a parameter name it again without taking another position.
     const bool continues = spec.part.begin > 0 && !plan.order.empty() && plan.order.back() == found->second;
     if (continues) spec.range.begin = static_cast<int>(plan.order.size()) - 1;
     if (!continues) plan.order.push_back(found->second);
-    BRIGADE_CHECK(plan.order.size() <= parameters.size(), "plan: parameter ", quoted(named),
+    BRIGADE_CHECK(plan.order.size() <= parameters.size(), "plan: parameter ", in_quotes(named),
                   " is one too many; the model has ", parameters.size());
   }
   spec.range.end = static_cast<int>(plan.order.size());
@@ -138,7 +137,7 @@ Json parse(const std::string& text, Parameters parameters) {
       return guard(depth, event, parsed);
     });
   } catch (const Json::exception& error) {
-    fail(str("plan: not a bucket plan; ", quoted(error.what())));
+    fail(str("plan: not a bucket plan; ", in_quotes(error.what())));
   }
 }
 
@@ -169,7 +168,7 @@ BucketPlan plan_from_json(const std::string& text, Parameters parameters) {
   BucketPlan plan;
   plan.rule = text_of(member(json, "rule", "the file"), "\"rule\"");
   BRIGADE_CHECK(std::none_of(plan.rule.begin(), plan.rule.end(), is_control),
-                "plan: \"rule\" must be one line; got ", quoted(plan.rule));
+                "plan: \"rule\" must be one line; got ", in_quotes(plan.rule));
   for (const Json& bucket : array_of(member(json, "buckets", "the file"), "\"buckets\""))
     add_bucket(plan, bucket, parameters, index);
   check_plan(plan, parameters);

@@ -8,14 +8,14 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
 
 #include "core/check.h"
+#include "core/one_line.h"
+#include "core/regular_file.h"
 
 namespace brigade::apps {
 namespace {
@@ -111,17 +111,21 @@ bool is_closed(std::string_view line) {
 
 Values read_file(const std::string& path, const std::vector<const CLI::Option*>& options) {
   const auto fail = [&](const std::string& what) -> void {
-    throw CLI::ValidationError(str("--config ", path, ": ", what));
+    throw CLI::ValidationError(str("--config ", path, ": ", one_line(what, 2000)));
   };
   const auto keys = [&] {
     std::string text;
     for (const CLI::Option* option : options) text += (text.empty() ? "" : ", ") + key_of(*option);
     return text;
   };
-  // A pipe will do: --config <(…).
-  std::error_code error;
-  if (access(path.c_str(), R_OK) != 0 || std::filesystem::is_directory(path, error)) fail("cannot be read");
-  std::ifstream file(path);
+  constexpr std::int64_t kMaxBytes = 1 << 20;
+  std::string all;
+  try {
+    all = RegularFile(path, str("--config ", path, ": "), kMaxBytes).read_rest();
+  } catch (const Error& error) {
+    throw CLI::ValidationError(error.what());
+  }
+  std::istringstream file(all);
   std::string text;
   int number = 0;
   for (std::string line; std::getline(file, line); text += line + "\n")

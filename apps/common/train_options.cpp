@@ -8,7 +8,6 @@
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +16,7 @@
 #include "apps/common/train_config.h"
 #include "apps/common/train_flags.h"
 #include "core/choices.h"
+#include "core/regular_file.h"
 #include "kernels/ops.h"
 
 namespace brigade::apps {
@@ -29,18 +29,13 @@ bool is_rule(const std::string& name) {
 
 // What --plan names besides rules. Plans are small: a limit keeps a wrong path from filling memory.
 std::string read_plan(const std::string& path) {
-  constexpr std::uintmax_t kMaxBytes = 64 << 20;
+  constexpr std::int64_t kMaxBytes = 8 << 20;
   std::error_code error;
-  const bool regular = std::filesystem::is_regular_file(path, error);
   std::string rules;
   for (const std::string_view name : names(named_rules())) rules += str(rules.empty() ? "" : ", ", name);
-  BRIGADE_CHECK(regular, "--plan: must be one of ", rules, ", or a plan file; got \"", path,
-                "\", which is neither");
-  BRIGADE_CHECK(std::filesystem::file_size(path, error) <= kMaxBytes, "--plan: ", path,
-                " is too large for a plan");
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  BRIGADE_CHECK(file.good() || file.eof(), "--plan: cannot read ", path);
+  BRIGADE_CHECK(std::filesystem::exists(path, error), "--plan: must be one of ", rules,
+                ", or a plan file; got \"", path, "\", which is neither");
+  std::string text = RegularFile(path, str("--plan: ", path, ": "), kMaxBytes).read_rest();
   BRIGADE_CHECK(!text.empty(), "--plan: ", path, " is empty");
   return text;
 }

@@ -174,7 +174,7 @@ void read_buckets(const fs::path& file, RecordedRun& run) {
 
 void read_plan(const fs::path& file, RecordedRun& run) {
   const std::string where = file.string();
-  const Json json = parse_object(read_file(file), where);
+  const Json json = parse_object(read_document(file), where);
   const Members m(json, where);
   run.plan_rule = m.text("rule");
   const auto buckets = json.find("buckets");
@@ -204,7 +204,7 @@ RecordedRun read_run(const fs::path& directory) {
   const fs::path config = directory / "config.json";
   BRIGADE_CHECK(fs::exists(config, error), "report: ", directory.string(),
                 ": must be the --out directory of a run; it has no config.json");
-  run.config = parse_object(read_file(config), config.string());
+  run.config = parse_object(read_document(config), config.string());
 
   const auto read = [&](const char* name, const char* without, auto reader) {
     const fs::path file = directory / name;

@@ -3,12 +3,11 @@
 #include "apps/report/text_files.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 
 #include "core/check.h"
+#include "core/one_line.h"
+#include "core/regular_file.h"
 
 namespace brigade::report {
 namespace {
@@ -16,30 +15,16 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-std::ifstream open(const fs::path& file) {
-  std::error_code error;
-  BRIGADE_CHECK(!fs::is_directory(file, error), "report: ", file.string(),
-                ": must be a file; it is a directory");
-  const std::uintmax_t bytes = fs::file_size(file, error);
-  BRIGADE_CHECK(!error, "report: ", file.string(), ": cannot be read; ", error.message());
-  BRIGADE_CHECK(bytes <= kMaxFileBytes, "report: ", file.string(), ": may have ", kMaxFileBytes,
-                " bytes; got ", bytes);
-  std::ifstream stream(file, std::ios::binary);
-  BRIGADE_CHECK(stream.good(), "report: ", file.string(), ": cannot be read; ", std::strerror(errno));
-  return stream;
+std::string read_text(const fs::path& file, std::int64_t max_bytes) {
+  return RegularFile(file, str("report: ", file.string(), ": "), max_bytes).read_rest();
 }
 
 }  // namespace
 
-std::string read_file(const fs::path& file) {
-  std::ifstream stream = open(file);
-  std::string text{std::istreambuf_iterator<char>(stream), {}};
-  BRIGADE_CHECK(!stream.bad(), "report: ", file.string(), ": cannot be read; ", std::strerror(errno));
-  return text;
-}
+std::string read_document(const fs::path& file) { return read_text(file, kMaxDocumentBytes); }
 
 void for_each_line(const fs::path& file, const std::function<void(const Line&)>& use) {
-  const std::string all = read_file(file);
+  const std::string all = read_text(file, kMaxFileBytes);
   std::size_t begin = 0;
   for (std::int64_t number = 1; begin < all.size(); ++number) {
     const std::size_t end = std::min(all.find('\n', begin), all.size());
@@ -52,13 +37,7 @@ void for_each_line(const fs::path& file, const std::function<void(const Line&)>&
   }
 }
 
-std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kLongest = 80;
-  std::string out(text.substr(0, kLongest));
-  std::replace_if(
-      out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return "\"" + out + (text.size() > kLongest ? "…\"" : "\"");
-}
+std::string in_quotes(std::string_view text) { return str("\"", one_line(text, 80), "\""); }
 
 Json parse_object(std::string_view text, const std::string& where) {
   // Nobody nests deeper than {"buckets": [{"parameters": [; a parser that follows a bomb of brackets gets slow.

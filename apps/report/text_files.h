@@ -12,8 +12,11 @@
 
 namespace brigade::report {
 
-/// No file of a run is near these; what is larger is no file of ours, and would fill the memory.
-inline constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20, kMaxLineBytes = std::size_t{1} << 16;
+/// No file of a run is near these; what is larger is no file of ours, and would fill the memory: as values JSON takes
+/// up to 25 times its text.
+inline constexpr std::int64_t kMaxFileBytes = std::int64_t{256} << 20,
+                              kMaxDocumentBytes = std::int64_t{8} << 20;
+inline constexpr std::size_t kMaxLineBytes = std::size_t{1} << 16;
 
 /// A line, and where it stands.
 struct Line {
@@ -25,8 +28,8 @@ struct Line {
 /// Calls `use` for every line. Error if the file cannot be read or breaks the limits above.
 void for_each_line(const std::filesystem::path& file, const std::function<void(const Line&)>& use);
 
-/// All of a file. Error as above.
-std::string read_file(const std::filesystem::path& file);
+/// All of a file that is parsed as one, of at most kMaxDocumentBytes. Error as above.
+std::string read_document(const std::filesystem::path& file);
 
 /// What a file says, fit for one line of an error: control characters as "?", at most 80 characters.
 std::string in_quotes(std::string_view text);

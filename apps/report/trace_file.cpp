@@ -2,9 +2,11 @@
 // apps/report/trace_file.cpp - trace.json.gz, a Chrome trace, becomes a timeline a step. Of its events we take those
 // with a duration ("ph": "X"): pid is the rank; category "step" delimits, "bucket" communicates, all others compute.
 // The format: "Trace Event Format", Google.
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -12,6 +14,7 @@
 #include "apps/report/recorded_run.h"
 #include "apps/report/text_files.h"
 #include "core/check.h"
+#include "core/regular_file.h"
 
 namespace brigade::report {
 namespace {
@@ -22,9 +25,13 @@ using Json = nlohmann::json;
 // Unpacked; a kilobyte of gzip may hold a megabyte. Traces are written with at most half of this.
 constexpr std::size_t kMaxTraceBytes = std::size_t{128} << 20;
 constexpr std::int64_t kMaxRanks = 65'536;
+// Of what the parser keeps: the event that is open, and what stands beside events.
+constexpr std::int64_t kMaxValues = 1'000'000;
 
 std::string unpack(const fs::path& file) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> gz(gzopen(file.c_str(), "rb"), gzclose);
+  const RegularFile packed(file, str("report: ", file.string(), ": "), kMaxFileBytes);
+  // zlib closes what it is given.
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> gz(gzdopen(dup(packed.descriptor()), "rb"), gzclose);
   BRIGADE_CHECK(gz != nullptr, "report: ", file.string(), ": cannot be read");
   std::string out;
   std::string piece(std::size_t{1} << 18, '\0');
@@ -97,6 +104,7 @@ class TraceReader {
       nest(rank.spans);
       std::stable_sort(rank.buckets.begin(), rank.buckets.end(),
                        [](const BucketSpan& a, const BucketSpan& b) { return a.start_us < b.start_us; });
+      check_steps(index, rank.steps);
       for (const Step& step : rank.steps) {
         const auto [first, fresh] = origin.emplace(step.number, step.begin);
         if (!fresh) first->second = std::min(first->second, step.begin);
@@ -116,6 +124,9 @@ class TraceReader {
   }
 
  private:
+  // A file's times are rounded: what begins a nanosecond before its neighbour's end is not inside of it.
+  static constexpr double kRounding = 0.01;
+
   static std::int64_t number_in(const std::string& text) {
     const std::size_t at = text.find_first_of("0123456789");
     return at == std::string::npos ? 0 : std::strtoll(text.c_str() + at, nullptr, 10);
@@ -126,8 +137,6 @@ class TraceReader {
     std::stable_sort(spans.begin(), spans.end(), [](const ComputeSpan& a, const ComputeSpan& b) {
       return a.begin_us != b.begin_us ? a.begin_us < b.begin_us : a.end_us > b.end_us;
     });
-    // A file's times are rounded: what begins a nanosecond before its neighbour's end is not inside of it.
-    constexpr double kRounding = 0.01;
     std::vector<double> open;  // Ends of the spans around the current one.
     for (ComputeSpan& span : spans) {
       while (!open.empty() && open.back() <= span.begin_us + kRounding) open.pop_back();
@@ -136,21 +145,33 @@ class TraceReader {
     }
   }
 
-  // What of `rank` began within `step`, on the step's clock.
+  // Sorts steps by begin. Those of a rank come one after another; many that cover each other would each get a copy of
+  // all spans.
+  void check_steps(int rank, std::vector<Step>& steps) const {
+    std::stable_sort(steps.begin(), steps.end(),
+                     [](const Step& a, const Step& b) { return a.begin < b.begin; });
+    for (std::size_t i = 1; i < steps.size(); ++i)
+      BRIGADE_CHECK(steps[i].begin + kRounding >= steps[i - 1].end, "report: ", file_, ": step ",
+                    steps[i].number, " of rank ", rank, " must not begin before step ", steps[i - 1].number,
+                    " ends");
+  }
+
+  // What of `rank`, whose spans are in order, began within `step`, on the step's clock.
   static RankTimeline cut(int index, const Rank& rank, const Step& step, double origin) {
     RankTimeline out{index, {}, {}};
-    const auto inside = [&](double begin) { return begin >= step.begin && begin < step.end; };
-    for (ComputeSpan span : rank.spans) {
-      if (!inside(span.begin_us)) continue;
-      span.begin_us -= origin;
-      span.end_us -= origin;
-      out.spans.push_back(std::move(span));
+    auto span = std::partition_point(rank.spans.begin(), rank.spans.end(),
+                                     [&](const ComputeSpan& s) { return s.begin_us < step.begin; });
+    for (; span != rank.spans.end() && span->begin_us < step.end; ++span) {
+      out.spans.push_back(*span);
+      out.spans.back().begin_us -= origin;
+      out.spans.back().end_us -= origin;
     }
-    for (BucketSpan b : rank.buckets) {
-      if (!inside(b.start_us)) continue;
+    auto bucket = std::partition_point(rank.buckets.begin(), rank.buckets.end(),
+                                       [&](const BucketSpan& b) { return b.start_us < step.begin; });
+    for (; bucket != rank.buckets.end() && bucket->start_us < step.end; ++bucket) {
+      BucketSpan& b = out.buckets.emplace_back(*bucket);
       for (double* time : {&b.first_ready_us, &b.last_ready_us, &b.launch_us, &b.start_us, &b.end_us})
         *time -= origin;
-      out.buckets.push_back(b);
     }
     return out;
   }
@@ -182,11 +203,20 @@ void read_trace(const fs::path& file, RecordedRun& run) {
   const std::string text = unpack(file);
   TraceReader reader(file.string());
   constexpr int kMaxDepth = 8;
+  std::int64_t kept = 0;                           // Values that lie in memory as JSON…
+  std::array<std::int64_t, kMaxDepth + 1> before;  // … and did before the object that is open at a depth.
   const auto take = [&](int depth, Json::parse_event_t event, const Json& parsed) {
+    using Event = Json::parse_event_t;
     BRIGADE_CHECK(depth <= kMaxDepth, "report: ", file.string(), ": must not nest deeper than ", kMaxDepth,
                   " levels");
-    if (event != Json::parse_event_t::object_end || depth == 0 || !parsed.contains("ph")) return true;
+    const auto level = static_cast<std::size_t>(depth);
+    if (event == Event::object_start) before[level] = kept;
+    if (event != Event::object_end && event != Event::array_end) ++kept;
+    BRIGADE_CHECK(kept <= kMaxValues, "report: ", file.string(), ": may have ", kMaxValues,
+                  " values beside events and in one; has more");
+    if (event != Event::object_end || depth == 0 || !parsed.contains("ph")) return true;
     reader.add(parsed);
+    kept = before[level];
     return false;
   };
   const Json rest = Json::parse(text, take, /*allow_exceptions=*/false);
