@@ -115,8 +115,10 @@ void finish(Raw& raw, const CLI::App& app) {
       (o.save_every == 0 && o.save_seconds == 0 && o.resume != "auto") || !o.checkpoint_folder().empty(),
       "--save-every, --save-seconds and --resume auto: need --out or --checkpoint-dir, where "
       "checkpoints are");
-  require_usage(o.checkpoint_dir.empty() || std::filesystem::path(o.checkpoint_dir).lexically_normal() !=
-                                                std::filesystem::path(o.out).lexically_normal(),
+  const auto normal = [](const std::string& path) {
+    return (std::filesystem::path(path) / "").lexically_normal();
+  };
+  require_usage(o.checkpoint_dir.empty() || normal(o.checkpoint_dir) != normal(o.out),
                 "--checkpoint-dir: must be another directory than that of --out");
   const optim::FlatParameters none{std::vector<nn::NamedParameter>()};
   usage_error_if_it_throws("--comm-hook: ",

@@ -54,9 +54,9 @@ TEST_CASE(
     "[core][durable][error][A19]") {
   const test::TempDir folder;
   const auto path = folder / "x";
-  write_durably(path, "old", "test");
   int failures = 0;
-  for (const int code : {ENOSPC, EIO})
+  for (const int code : {ENOSPC, EIO}) {
+    write_durably(path, "old", "test");
     for (int n = 1;; ++n) {
       FailingFileSystem files({.fail_at = n, .code = code});
       std::string message;
@@ -80,6 +80,7 @@ TEST_CASE(
         CHECK_THAT(message, ContainsSubstring("cannot write " + path.string()) &&
                                 ContainsSubstring("15 bytes needed"));
     }
+  }
   REQUIRE(failures >= 2 * 6);
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <set>
 #include <thread>
 
@@ -93,6 +94,43 @@ TEST_CASE("a loader resumed at (epoch, step) continues as if it had never stoppe
   late.start_step = step;
   Loader resumed(set, late);
   for (int i = 0; i < 4; ++i) REQUIRE(differs(resumed.next(), through.next()) == "");
+}
+
+TEST_CASE(
+    "what is left of an epoch is seen once by any number of ranks, in equal batches, and whole epochs follow",
+    "[data][loader]") {
+  const Dataset set = small_set(100);
+  // Two ranks of 8 have done two steps of six; 100 - 6 * 16 samples sit the epoch out, as they would have.
+  const std::int64_t begin = 2 * 16, end = 6 * 16;
+  const auto order = permutation(100, 9, 3);
+  for (const int size : {1, 2, 3, 5})
+    for (const std::int64_t batches : {1, 3, 7}) {
+      std::multiset<std::int64_t> seen;
+      for (int rank = 0; rank < size; ++rank) {
+        Loader loader(set, {.batch_size = 8,
+                            .rank = rank,
+                            .size = size,
+                            .seed = 9,
+                            .start_epoch = 3,
+                            .rest = {begin, end, batches}});
+        for (std::int64_t k = 0; k < batches; ++k) {
+          const Batch batch = loader.next();
+          CHECK(batch.epoch == 3);
+          CHECK(batch.uneven);
+          CHECK(batch.end == begin + (end - begin) * (k + 1) / batches);
+          CHECK(std::abs(batch.size() - (end - begin) / batches / size) <= 1);
+          seen.insert(batch.indices.begin(), batch.indices.end());
+        }
+        // From there on as if the epoch had begun like this.
+        Loader whole(set, {.batch_size = 8, .rank = rank, .size = size, .seed = 9, .start_epoch = 4});
+        for (int k = 0; k < 5; ++k) {
+          const Batch batch = loader.next();
+          CHECK(differs(batch, whole.next()) == "");
+          CHECK(!batch.uneven);
+        }
+      }
+      CHECK(seen == std::multiset<std::int64_t>(order.begin() + begin, order.begin() + end));
+    }
 }
 
 TEST_CASE("without shuffling and augmentation a batch is records in order, normalised", "[data][loader]") {
