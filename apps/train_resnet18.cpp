@@ -159,6 +159,7 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
   if (stopped_by != 0) log.interrupted(position.step, stopped_by, saved);
 
   const std::string sha = parameters_sha256(*model, group);
+  group.enter("saving");
   if (stopped_by == 0 && !options.save.empty() && group.rank() == 0) nn::save(*model, options.save);
   log.finish(sha);
   return stopped_by == 0 ? 0 : saved ? kSavedAndStopped : 128 + stopped_by;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // dist/backends.cpp - which backends were compiled in. The only #if of dist.
+#include "dist/job_watch.h"
 #include "dist/launch.h"
 
 #if BRIGADE_HAS_MPI
 #include "dist/mpi/mpi_calls.h"
 #include "dist/mpi/mpi_job.h"
+#include "dist/mpi/peer_watch.h"
 #endif
 
 namespace brigade::dist {
@@ -25,6 +27,18 @@ std::shared_ptr<Job> join_mpi_job(std::chrono::milliseconds timeout) {
 #else
   static_cast<void>(timeout);
   fail("backend mpi: not compiled in; install an MPI library and configure with -DBRIGADE_WITH_MPI=ON");
+#endif
+}
+
+std::unique_ptr<JobWatch> watch_job(std::function<void(const std::string&)> lost) {
+#if BRIGADE_HAS_MPI
+  const LaunchEnvironment self = launch_environment();
+  if (self.size == 1) return nullptr;
+  auto board = ArrivalBoard::attach(self, ArrivalBoard::kNowhere);
+  return board ? std::make_unique<PeerWatch>(self, std::move(board), std::move(lost)) : nullptr;
+#else
+  static_cast<void>(lost);
+  return nullptr;
 #endif
 }
 

@@ -110,6 +110,7 @@ void run_rank(ProcessGroup& group, const std::function<void(ProcessGroup&)>& bod
               const std::function<void(std::exception_ptr)>& failed) {
   try {
     body(group);
+    group.enter("the end");
     fault_point(FaultAt::exit);
     group.close();
   } catch (...) {
@@ -186,9 +187,13 @@ void run_mpi(const LaunchOptions& options, const LaunchEnvironment& environment,
   const InHost in_host = plain ? InHost::mpi : InHost::shared_memory;
   std::exception_ptr failure;
   {
-    ProcessGroup group([&] { return decorated(job->connect(in_host), options); }, options.group,
-                       job->stream());
-    run_rank(group, body, [&](std::exception_ptr error) { failure = std::move(error); });
+    std::optional<ProcessGroup> group;
+    try {
+      group.emplace([&] { return decorated(job->connect(in_host), options); }, options.group, job->stream());
+    } catch (const CommError& error) {
+      throw CommError(str(error.what(), "; ", job->arrivals()));
+    }
+    run_rank(*group, body, [&](std::exception_ptr error) { failure = std::move(error); });
   }
   if (failure) rethrow_from(environment.rank, environment.size, failure);
   if (!options.job) job->finish();

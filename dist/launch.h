@@ -42,6 +42,8 @@ enum class InHost : std::uint8_t { shared_memory, mpi };
 class Job {
  public:
   virtual ~Job() = default;  ///< Never communicates; see finish().
+  /// Who has come to the last connect(), where that is known. From any thread.
+  virtual std::string arrivals() const = 0;
   /// The one thread that talks to the job.
   virtual std::shared_ptr<Stream> stream() const = 0;
   /// A group of all processes. Collective; runs on stream(). Where ranks cannot share memory, MPI carries everything.

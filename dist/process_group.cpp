@@ -213,7 +213,16 @@ Work ProcessGroup::run(CustomCall call, std::string label) {
                   std::move(call.prepare), call.agreed);
 }
 
-void ProcessGroup::report(const Progress& progress) noexcept { state_->transport->report(progress); }
+void ProcessGroup::report(const Progress& progress) noexcept {
+  reported_step_ = progress.step;
+  state_->transport->report(progress);
+}
+
+void ProcessGroup::enter(std::string_view phase) noexcept {
+  Progress progress{.step = reported_step_};
+  phase.copy(progress.phase, sizeof progress.phase - 1);
+  report(progress);
+}
 
 void ProcessGroup::check_rank(const char* operation, const char* what, int rank) const {
   BRIGADE_CHECK(rank >= 0 && rank < size_, operation, ": ", what, " must be a rank of the group; got ", what,

@@ -3,6 +3,7 @@
 // stamps in front of a Transport. Read before: dist/transport.h, dist/work.h. Read next: dist/grad_sync.h.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -106,6 +107,8 @@ class ProcessGroup {
 
   /// Leaves word for peers that may come to wait for this rank. From any thread.
   void report(const Progress& progress) noexcept;
+  /// The same for what is no part of a step, "evaluation" for example: the step is the one reported last.
+  void enter(std::string_view phase) noexcept;
 
   /// Ends the group in order on all ranks. Blocks; throws CommError. No call may follow.
   void close();
@@ -133,6 +136,7 @@ class ProcessGroup {
   int rank_ = 0, size_ = 1;
   std::string backend_;
   std::int64_t next_sequence_ = 0;
+  std::atomic<std::int64_t> reported_step_ = -1;
 };
 
 }  // namespace brigade::dist

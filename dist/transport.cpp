@@ -67,6 +67,12 @@ std::string describe_arrivals(const std::vector<bool>& arrived, const std::vecto
   return out;
 }
 
+std::string describe_lost(int rank, std::int64_t process, const Progress& progress) {
+  const std::string doing = progress.text();
+  return str("rank ", rank, " (process ", process, ") is gone; ",
+             doing.empty() ? "it had not joined the others" : str("it was last in ", doing));
+}
+
 Storage Transport::allocate_shared(std::int64_t bytes) {
   Storage storage(Device{}, bytes);
   runtime(Device{}).fill_zero(storage.data(), bytes);

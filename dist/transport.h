@@ -37,6 +37,9 @@ struct Progress {
 std::string describe_arrivals(const std::vector<bool>& arrived, const std::vector<Progress>& progress,
                               const std::vector<bool>& elsewhere = {});
 
+/// "rank 1 (process 123) is gone; it was last in backward of step 7, …"
+std::string describe_lost(int rank, std::int64_t process, const Progress& progress);
+
 /// A difference that all ranks have found and report alike: nobody waits for bytes, so nobody needs to be interrupted,
 /// and the connection stays whole. What is queued behind it does not run.
 class AgreedError final : public CommError {

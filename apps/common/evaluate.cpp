@@ -29,6 +29,7 @@ Tensor mirrored(const Tensor& images) {
 EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, const EvaluateOptions& options,
                           dist::ProcessGroup& group) {
   const auto begin = Clock::now();
+  group.enter("evaluation");
   const NoGrad no_grad;
   model.eval();
   data::EvaluationLoader loader(
@@ -51,6 +52,7 @@ EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, const Ev
   const dist::Work second = group.all_reduce(loss_sum, dist::Reduce::sum, "evaluation loss");
   first.wait();
   second.wait();
+  group.enter("between steps");
   const auto values = counts.to_vector<std::int64_t>();
   return {.images = values[0],
           .correct = values[1],

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -12,15 +13,27 @@
 #include <cstdlib>
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include "core/fault_point.h"
+#include "dist/job_watch.h"
 #include "dist/launch.h"
 
 namespace brigade::apps {
 namespace {
 
+// When a process has gone, the thread that waits for it finds out by itself where ranks share memory, and can say more
+// and leave whole files. Open MPI's launcher gives a second.
+constexpr std::chrono::milliseconds kForTheRank{400};
+
+// Whoever ends the process, from any thread and any depth, has to tell the peers.
+constinit std::atomic<dist::JobWatch*> watch_of_process{nullptr};
+constinit std::atomic_flag ending = ATOMIC_FLAG_INIT;
+
 // Not std::exit: a communication thread may be stuck in a collective, and destructors would wait for it.
-[[noreturn]] void end(int code, const std::string& line) {
+[[noreturn]] void end(int code, const std::string& line, const std::string& last_words) {
+  while (ending.test_and_set()) pause();  // The other thread's line is enough.
+  if (dist::JobWatch* const watch = watch_of_process) watch->leave(last_words);
   write_at_once(STDERR_FILENO, line);
   // The launcher kills the other ranks as soon as one ends: give those that failed for the same reason time
   // to say so (of a usage error only rank 0 speaks, and it need not be the first to end).
@@ -28,13 +41,18 @@ namespace {
   _exit(code);
 }
 
-// "[rank 1/2] error: …": the rank stands first, whether the message names it (a rank that is a thread) or not.
-std::string line_of(const std::string& message) {
+// "[rank 1/2] " and the rest: of a rank that is a thread the message names it.
+std::pair<std::string, std::string> split_rank(const std::string& message) {
   const std::size_t named = message.starts_with("[rank ") ? message.find("] ") : std::string::npos;
-  if (named != std::string::npos)
-    return str(message.substr(0, named + 2), "error: ", message.substr(named + 2), "\n");
+  if (named != std::string::npos) return {message.substr(0, named + 2), message.substr(named + 2)};
   const dist::LaunchEnvironment job = dist::launch_environment();
-  return str(job.size > 1 ? str("[rank ", job.rank, "/", job.size, "] ") : "", "error: ", message, "\n");
+  return {job.size > 1 ? str("[rank ", job.rank, "/", job.size, "] ") : "", message};
+}
+
+// "[rank 1/2] error: …"
+std::string line_of(const std::string& message) {
+  const auto [rank, rest] = split_rank(message);
+  return str(rank, "error: ", rest, "\n");
 }
 
 // Every rank says which faults happen to it; the seed is the same for all of them only if it was given.
@@ -67,20 +85,30 @@ void write_at_once(int descriptor, std::string_view text) {
   }
 }
 
-void end_with_error(const std::string& message) { end(1, line_of(message)); }
+void end_with_error(const std::string& message) { end(1, line_of(message), split_rank(message).second); }
 
 int run_main(const std::function<void()>& body) {
+  const auto watch = dist::watch_job([](const std::string& lost) {
+    std::this_thread::sleep_for(kForTheRank);
+    end_with_error(lost);
+  });
+  watch_of_process = watch.get();
   try {
     arm_faults_of_environment();
     body();
+    if (watch) watch->leave("");
+    while (ending.test()) pause();
+    watch_of_process = nullptr;
     return 0;
   } catch (const EarlyExit& exit) {
     if (exit.code == 0) {
       if (dist::launch_environment().rank == 0) write_at_once(STDOUT_FILENO, exit.text);
+      if (watch) watch->leave("");
+      watch_of_process = nullptr;
       return 0;
     }
     // Every rank finds the same usage error: one of them is enough to print it.
-    end(exit.code, dist::launch_environment().rank == 0 ? exit.text : "");
+    end(exit.code, dist::launch_environment().rank == 0 ? exit.text : "", "");
   } catch (const std::exception& error) {
     end_with_error(error.what());
   }

@@ -24,9 +24,9 @@ constexpr std::string_view kPrefix = "BRIGADE_";
 
 // Variables that say something else than the flag of their name would. $BRIGADE_DATA is a place to look
 // (data/find_data.h).
-constexpr std::array<std::string_view, 7> kOtherVariables{
-    "BRIGADE_DATA",   "BRIGADE_HOST",         "BRIGADE_BUILD",       "BRIGADE_FAULT",
-    "BRIGADE_PYTHON", "BRIGADE_SKIP_INSTALL", "BRIGADE_TEST_BACKEND"};
+constexpr std::array<std::string_view, 8> kOtherVariables{
+    "BRIGADE_DATA",     "BRIGADE_HOST",   "BRIGADE_BUILD",        "BRIGADE_FAULT",
+    "BRIGADE_LAUNCHER", "BRIGADE_PYTHON", "BRIGADE_SKIP_INSTALL", "BRIGADE_TEST_BACKEND"};
 
 // Who sets one of a pair has decided against the other, as far as a weaker source has set that.
 constexpr std::array<std::array<std::string_view, 2>, 3> kAlternatives{

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "dist/job_watch.h"
 #include "dist/shm/progress_slot.h"
 
 namespace brigade::dist {
@@ -45,19 +46,25 @@ std::string host_name() {
 // On cache lines of its own: its rank writes while others read theirs.
 struct alignas(64) ArrivalBoard::Slot {
   std::atomic<Place> place;
+  std::atomic<pid_t> process;
+  std::atomic<std::uint64_t> numbering;  // Of processes: the namespace in which `process` means something.
+  std::atomic<bool> watched;
+  std::atomic<std::uint32_t> left;  // 0: no, 1: being written, 2: there.
+  char last_words[1000];
   ProgressSlot progress;
 };
 
 ArrivalBoard::ArrivalBoard(const LaunchEnvironment& self, Descriptor memory, std::optional<Handover> handover)
     : self_(self), memory_(std::move(memory)), handover_(std::move(handover)) {}
 
-std::shared_ptr<ArrivalBoard> ArrivalBoard::attach(const LaunchEnvironment& self) {
+std::shared_ptr<ArrivalBoard> ArrivalBoard::attach(const LaunchEnvironment& self, Place here) {
   const std::string job = job_name();
-  return self.mpi && !job.empty() ? attach(self, str("brigade-", getuid(), "-", job, "-", host_name()))
+  return self.mpi && !job.empty() ? attach(self, str("brigade-", getuid(), "-", job, "-", host_name()), here)
                                   : nullptr;
 }
 
-std::shared_ptr<ArrivalBoard> ArrivalBoard::attach(const LaunchEnvironment& self, const std::string& name) {
+std::shared_ptr<ArrivalBoard> ArrivalBoard::attach(const LaunchEnvironment& self, const std::string& name,
+                                                   Place here) {
   const auto bytes = sizeof(Slot) * static_cast<std::size_t>(self.size);
   std::shared_ptr<ArrivalBoard> board;
   // All local ranks come here at about the same time: one of them gets the name, the others ask it. Between its bind
@@ -78,7 +85,10 @@ std::shared_ptr<ArrivalBoard> ArrivalBoard::attach(const LaunchEnvironment& self
   void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, board->memory_.get(), 0);
   if (mapped == MAP_FAILED) return nullptr;
   board->slots_ = static_cast<Slot*>(mapped);  // Zero bytes, which are empty slots.
-  board->come_to(kProcessStarted);
+  Slot& mine = board->slots_[self.rank];
+  mine.numbering = process_numbering();
+  mine.process = getpid();
+  board->come_to(here);
   return board;
 }
 
@@ -91,6 +101,8 @@ void ArrivalBoard::serve() noexcept {
 }
 
 void ArrivalBoard::stop_serving() noexcept { handover_.reset(); }
+
+int ArrivalBoard::door() const { return handover_ ? handover_->door() : -1; }
 
 void ArrivalBoard::come_to(Place place) noexcept {
   slots_[self_.rank].place.store(place, std::memory_order_release);
@@ -116,12 +128,38 @@ std::string ArrivalBoard::arrivals(Place place) const {
     elsewhere[rank] = there == kNowhere && self_.local_size < self_.size;
     if (there != kNowhere) --not_started;
     progress[rank] = slots_[rank].progress.read();
-    if (there == kNowhere) std::strncpy(progress[rank].phase, "not started", sizeof progress[rank].phase - 1);
+    // A process that has not come to MPI yet may be reading data, for example.
+    const char* const where = slots_[rank].process.load() != 0 ? "not at MPI_Init yet" : "not started";
+    if (there == kNowhere) std::strncpy(progress[rank].phase, where, sizeof progress[rank].phase - 1);
   }
   std::string out = describe_arrivals(arrived, progress, elsewhere);
   if (self_.local_size < self_.size && not_started > 0)
     out += str("; of this host's ", self_.local_size, " ranks ", not_started, " did not start");
   return out;
 }
+
+pid_t ArrivalBoard::process(int rank) const {
+  const pid_t process = slots_[rank].process.load();
+  return process != 0 && slots_[rank].numbering.load() == slots_[self_.rank].numbering.load() ? process : 0;
+}
+
+Progress ArrivalBoard::progress(int rank) const { return slots_[rank].progress.read(); }
+
+void ArrivalBoard::leave(const std::string& error) noexcept {
+  Slot& mine = slots_[self_.rank];
+  std::uint32_t no = 0;
+  if (!mine.left.compare_exchange_strong(no, 1)) return;
+  error.copy(mine.last_words, sizeof mine.last_words - 1);
+  mine.left.store(2);
+}
+
+std::optional<std::string> ArrivalBoard::last_words(int rank) const {
+  const Slot& slot = slots_[rank];
+  if (slot.left.load() != 2) return std::nullopt;
+  return std::string(slot.last_words, strnlen(slot.last_words, sizeof slot.last_words));
+}
+
+void ArrivalBoard::set_watched(bool watched) noexcept { slots_[self_.rank].watched = watched; }
+bool ArrivalBoard::watched() const { return slots_[self_.rank].watched; }
 
 }  // namespace brigade::dist

@@ -3,6 +3,8 @@
 // who is late. Read before: dist/transport.h (Progress). Read next: dist/mpi/mpi_job.cpp.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,7 +19,8 @@ namespace brigade::dist {
 ///
 /// Nothing of it has a name in the file system, so nothing can be left behind or be stale: the first rank to come makes
 /// the memory and listens on an abstract Unix socket named after user, job and host; the others get the memory's
-/// descriptor from there. It must serve() until all have come, which they have once MPI_Init returns.
+/// descriptor from there. It must serve() until all have come, which they have once MPI_Init returns. A process may
+/// attach more than once: all its boards show the same slot.
 class ArrivalBoard {
  public:
   /// Places lie one behind the other on the way that all ranks take, whatever happens on it in between.
@@ -27,9 +30,11 @@ class ArrivalBoard {
   static Place place(std::uint64_t group, std::uint64_t call) { return (group << 32) + call; }
 
   /// nullptr where the launcher does not name its job, or if the board cannot be had: it is no reason to fail.
-  static std::shared_ptr<ArrivalBoard> attach(const LaunchEnvironment& self);
+  /// This rank is then at `here`.
+  static std::shared_ptr<ArrivalBoard> attach(const LaunchEnvironment& self, Place here = kProcessStarted);
   /// For tests: the board called `name`.
-  static std::shared_ptr<ArrivalBoard> attach(const LaunchEnvironment& self, const std::string& name);
+  static std::shared_ptr<ArrivalBoard> attach(const LaunchEnvironment& self, const std::string& name,
+                                              Place here = kProcessStarted);
   ~ArrivalBoard();
   ArrivalBoard(const ArrivalBoard&) = delete;
   ArrivalBoard& operator=(const ArrivalBoard&) = delete;
@@ -37,6 +42,8 @@ class ArrivalBoard {
   /// Hands the memory to all that have asked for it since. Does not wait.
   void serve() noexcept;
   void stop_serving() noexcept;
+  /// Becomes readable when somebody asks; -1 on ranks that do not serve.
+  int door() const;
 
   // Thread-safe, and never waits.
   void come_to(Place place) noexcept;
@@ -45,6 +52,19 @@ class ArrivalBoard {
   bool all_came_to(Place place) const;
   /// "arrived: rank 0; missing: rank 1 (not started); not known: ranks 2, 3 (on other hosts)"
   std::string arrivals(Place place) const;
+
+  // Who is there at all: see dist/mpi/peer_watch.h.
+
+  /// The process of `rank`; 0 before it has started, and where its number means nothing to this process.
+  pid_t process(int rank) const;
+  Progress progress(int rank) const;
+  /// Last words, to be left before a process ends: its error, or nothing if it ends in order. Only the first count.
+  void leave(const std::string& error) noexcept;
+  /// What `rank` left; nothing if it has not.
+  std::optional<std::string> last_words(int rank) const;
+  /// Whether somebody watches over this rank's launcher and peers.
+  void set_watched(bool watched) noexcept;
+  bool watched() const;
 
  private:
   struct Slot;

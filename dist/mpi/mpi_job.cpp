@@ -38,7 +38,6 @@ void start_mpi() {
   if (const char* const folder = std::getenv("OMPI_MCA_orte_jobfam_session_dir"); folder != nullptr)
     setenv("OMPI_MCA_btl_vader_backing_directory", folder, 0);
 
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   // Of this thread, in ns: sleeps of 20 us (wait_asleep) would else take 70.
   prctl(PR_SET_TIMERSLACK, 1000);
 
@@ -55,6 +54,8 @@ MpiJob::MpiJob(std::chrono::milliseconds timeout)
     : timeout_(timeout),
       board_(ArrivalBoard::attach(self_)),  // Before MPI_Init, which hangs until all ranks call it.
       stream_(make_worker_stream("comm")) {
+  // Who watches over the launcher says why it ends; else the kernel ends this process.
+  if (!board_ || !board_->watched()) stream_->submit([] { prctl(PR_SET_PDEATHSIG, SIGKILL); });
   stream_->submit(start_mpi);
   await_call("MPI_Init", ArrivalBoard::kProcessStarted);
 }
@@ -95,18 +96,28 @@ std::unique_ptr<Transport> MpiJob::connect(std::int64_t max_chunk_bytes) {
 }
 
 std::unique_ptr<Transport> MpiJob::connect(InHost in_host) {
+  connecting_ = ArrivalBoard::place(groups_ + 1, 0);
+  if (board_) board_->come_to(connecting_);
   const std::shared_ptr<HostMemory> memory =
       in_host == InHost::shared_memory && hosts().any_shared() ? hosts().share_memory() : nullptr;
   if (!memory) return connect(kMaxChunkBytes);
-  auto here =
-      make_shm_transport(memory, hosts().rank_here(),
-                         {.name = "mpi + shared memory", .on_abort = [broken = broken_] { *broken = true; }});
+  auto here = make_shm_transport(memory, hosts().rank_here(),
+                                 {.name = "mpi + shared memory",
+                                  .on_abort = [broken = broken_] { *broken = true; },
+                                  .on_report =
+                                      [board = board_](const Progress& progress) {
+                                        if (board) board->report(progress);
+                                      }});
   if (hosts().count() == 1) return here;
   TwoLevels levels{.here = std::move(here), .all = connect(kMaxChunkBytes)};
   if (hosts().across() != MPI_COMM_NULL)
     levels.across =
         make_mpi_transport({.broken = broken_, .max_chunk_bytes = kMaxChunkBytes, .ranks = hosts().across()});
   return make_two_level_transport(std::move(levels));
+}
+
+std::string MpiJob::arrivals() const {
+  return board_ ? board_->arrivals(connecting_) : "which ranks came is not known";
 }
 
 const MpiHosts& MpiJob::hosts() {

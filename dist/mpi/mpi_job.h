@@ -22,8 +22,8 @@ class MpiHosts;
 /// the job counts as broken, finish() throws, and the destructor leaves the thread behind instead of joining
 /// it. The process should end with _exit and a code other than 0: mpirun ends the other ranks then.
 ///
-/// Every rank asks the kernel for SIGKILL when its launcher dies: mpirun, killed
-/// itself, would leave ranks running.
+/// mpirun, killed itself, would leave ranks running: a rank that nobody watches over (dist/job_watch.h) asks the kernel
+/// for SIGKILL when its launcher dies.
 class MpiJob final : public Job {
  public:
   /// Sets defaults for OpenMPI's environment (only what is unset), starts MPI. Blocks; throws CommError that says which
@@ -37,6 +37,7 @@ class MpiJob final : public Job {
   /// MPI alone. Messages go in pieces of at most `max_chunk_bytes`. Tests set it small.
   std::unique_ptr<Transport> connect(std::int64_t max_chunk_bytes);
   void finish() override;
+  std::string arrivals() const override;
 
  private:
   void await_call(const char* call, ArrivalBoard::Place place);
@@ -55,6 +56,7 @@ class MpiJob final : public Job {
   std::shared_ptr<std::atomic<bool>> broken_ = std::make_shared<std::atomic<bool>>(false);
   std::unique_ptr<MpiHosts> hosts_;  // Set by the first connect().
   std::uint64_t groups_ = 0;
+  std::atomic<ArrivalBoard::Place> connecting_ = ArrivalBoard::kProcessStarted;
   bool finished_ = false;
 };
 

@@ -42,6 +42,7 @@ class Handover {
   static std::optional<Handover> listen(const std::string& name);
   /// Gives `memory` to all that have asked since; does not wait. Returns how many were served.
   int serve(const Descriptor& memory) noexcept;
+  int door() const { return socket_.get(); }  ///< Readable when somebody asks.
 
  private:
   explicit Handover(Descriptor socket) : socket_(std::move(socket)) {}

@@ -128,7 +128,7 @@ void Meeting::check_processes() const {
   for (int r = 0; r < size(); ++r) {
     const auto process = static_cast<pid_t>(memory_->block(r).process);
     if (kill(process, 0) != 0 && errno == ESRCH)
-      throw CommError(str("the process of rank ", r, " (", process, ") is gone"));
+      throw CommError(describe_lost(r, process, memory_->block(r).progress.read()));
   }
 }
 

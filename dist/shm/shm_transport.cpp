@@ -188,7 +188,10 @@ class ShmTransport final : public Transport {
 
   void barrier() override { gate({.bytes = 0, .offset = ShownData::kStaged}); }
   void meet() override { meeting_.gate(); }
-  void report(const Progress& progress) noexcept override { meeting_.report(progress); }
+  void report(const Progress& progress) noexcept override {
+    if (options_.on_report) options_.on_report(progress);
+    meeting_.report(progress);
+  }
   std::string arrivals() const override {
     const std::optional<std::string> message = channels_.arrivals();
     return message ? *message : meeting_.arrivals();

@@ -15,6 +15,8 @@ namespace brigade::dist {
 struct ShmOptions {
   std::string name = "shared memory";
   std::function<void()> on_abort = {};  ///< Called by abort(). Must not throw.
+  /// Called by report(): who else wants to know. Must not throw.
+  std::function<void(const Progress&)> on_report = {};
 };
 
 /// Rank `rank` of those that share `memory`. Collective.

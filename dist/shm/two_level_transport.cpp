@@ -49,7 +49,10 @@ class TwoLevelTransport final : public Transport {
     here_->meet();
   }
   void begin_step(std::int64_t step) override { all_->begin_step(step); }
-  void report(const Progress& progress) noexcept override { all_->report(progress); }
+  void report(const Progress& progress) noexcept override {
+    all_->report(progress);
+    here_->report(progress);
+  }
   std::string arrivals() const override { return all_->arrivals(); }
   void abort(const std::string& reason) noexcept override {
     all_->abort(reason);

@@ -62,7 +62,7 @@ class OnThreads(ProgramTest):
 @requires_mpi
 class UnderMpi(OnThreads):
     how = {"mpi": 2}
-    LINES = {"init": r"MPI_Init: not done within 3000 ms; arrived: rank 0; missing: rank 1 \(not started\)",
+    LINES = {"init": r"MPI_Init: not done within 3000 ms; arrived: rank 0; missing: rank 1 \(not at MPI_Init yet\)",
              **OnThreads.LINES}
 
 
