@@ -246,7 +246,9 @@ class Ddp::Impl final : public BackwardObserver {
 
   // All ranks have the same findings and the same roll call: they throw, skip or go on alike.
   void judge(const std::vector<Finding>& findings) {
-    const std::string found = describe_findings(findings, *roll_call, *parameters, options.hook);
+    const std::string found = options.non_finite == NonFinite::ignore
+                                  ? ""
+                                  : describe_findings(findings, *roll_call, *parameters, options.hook);
     step_skipped = !found.empty() && options.non_finite == NonFinite::skip;
     if (!found.empty() && !step_skipped)
       fail(str("ddp: step ", ledger.last().step + 1, ": ", found, "; nothing was updated"));

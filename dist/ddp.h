@@ -34,7 +34,7 @@ namespace brigade::dist {
 /// zero   It counts as zero on ranks that did not use it; if no rank did, it has no gradient and is not updated.
 enum class UnusedParameters : std::uint8_t { error, zero };
 
-/// What happens when a rank's own gradient is infinite or NaN, or does not fit the type that a comm hook sends. All
+/// What happens when a rank's own loss or gradient is infinite or NaN, or does not fit the type that a hook sends. All
 /// ranks know before any of them can update a parameter.
 ///
 /// error   All ranks throw the same Error out of that backward, naming rank, step, parameter and bucket.

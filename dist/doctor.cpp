@@ -95,6 +95,9 @@ std::string describe_findings(const std::vector<Finding>& findings, const RollCa
                    : std::string(what),
                "; first on rank ", rank, ", ", where);
   }
+  for (std::size_t rank = 0; rank < findings.size(); ++rank)
+    if (!roll_call.entries()[rank].loss_finite)
+      return str("the loss is not finite, although all gradients are; first on rank ", rank);
   return "";
 }
 

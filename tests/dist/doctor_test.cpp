@@ -140,6 +140,25 @@ TEST_CASE("a NaN in one rank's input is told from one in its gradient", "[dist][
   });
 }
 
+TEST_CASE("an infinite loss ends the step though its gradients are finite",
+          "[dist][doctor][ranks][A28][error]") {
+  for (const NonFinite policy : {NonFinite::error, NonFinite::ignore})
+    test::for_each_world([&](ProcessGroup& group) {
+      const auto model = test::toy_mlp();
+      Ddp ddp(model->named_parameters(), {}, group, {.non_finite = policy});
+      const int odd = group.size() - 1;
+      const std::string text = test::thrown_by([&] {
+        const Variable loss = loss_of(*model, group, 0);
+        backward(group.rank() == odd ? loss + std::numeric_limits<double>::infinity() : loss);
+      });
+      if (policy == NonFinite::ignore)
+        require(text.empty(), "nobody looks: " + text);
+      else
+        test::require_contains(
+            text, str("step 1: the loss is not finite, although all gradients are; first on rank ", odd));
+    });
+}
+
 TEST_CASE("NonFinite::skip drops the step on all ranks and training goes on", "[dist][doctor][ranks][A28]") {
   for (const char* hook : {"none", "topk:0.5"})
     test::for_each_world([&](ProcessGroup& group) {
