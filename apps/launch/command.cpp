@@ -86,6 +86,7 @@ Command make_command(const Options& o, const apps::MpiLauncher& launcher, const 
   Command command;
   command.words = {launcher.path, "-np", str(o.ranks)};
   if (threads > 0) command.environment.emplace_back("OMP_NUM_THREADS", str(threads));
+  if (o.resume) command.environment.emplace_back("BRIGADE_RESUME", "auto");
   // Ranks write to a pipe, or to a terminal without a size: this is how they learn how wide a line may be, or that
   // nobody looks.
   if (here.columns > 0 && !o.tag)

@@ -22,6 +22,7 @@ struct Options {
   Bind bind = Bind::none;
   bool tag = false;  ///< Each line of output with its rank in front, also on a terminal.
   std::string hosts = {}, hostfile = {};
+  bool resume = false;  ///< The program is to go on from its newest complete checkpoint ($BRIGADE_RESUME).
   std::vector<std::string> program = {};  ///< With its arguments.
   bool several_hosts() const { return !hosts.empty() || !hostfile.empty(); }
 };

@@ -15,6 +15,7 @@
 
 #include "apps/launch/processes.h"
 #include "core/check.h"
+#include "dist/job_watch.h"
 
 namespace brigade::launch {
 namespace {
@@ -39,7 +40,8 @@ sigset_t awaited() {
   return set;
 }
 
-[[noreturn]] void become(const Command& command, pid_t parent, const sigset_t& mask) {
+[[noreturn]] void become(const Command& command, pid_t parent, const std::string& self,
+                         const sigset_t& mask) {
   // Its own process group: the terminal's Ctrl-C comes to us alone.
   setpgid(0, 0);
   // If we are killed without a chance to do anything, it ends its ranks.
@@ -48,6 +50,8 @@ sigset_t awaited() {
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   // Outside the terminal's foreground, reading from it would stop the process.
   if (isatty(STDIN_FILENO) != 0) dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  // Ranks on this host watch over us, too: their own parent is the launcher.
+  setenv("BRIGADE_LAUNCHER", self.c_str(), 1);
   for (const auto& [name, value] : command.environment) {
     if (value.empty())
       unsetenv(name.c_str());
@@ -71,13 +75,18 @@ class Group {
     const sigset_t set = awaited();
     sigprocmask(SIG_BLOCK, &set, &mask_);
     const pid_t self = getpid();
+    const std::string name = dist::name_of_this_process();
     launcher_ = fork();
     BRIGADE_CHECK(launcher_ >= 0, "launch: cannot start a process; ", std::strerror(errno));
-    if (launcher_ == 0) become(command, self, mask_);
+    if (launcher_ == 0) become(command, self, name, mask_);
     setpgid(launcher_, launcher_);  // Here too: whoever is first.
   }
 
-  int run() {
+  ~Group() { sigprocmask(SIG_SETMASK, &mask_, nullptr); }  // Another group may follow, and inherits it.
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  Outcome run() {
     const sigset_t set = awaited();
     while (!reap()) {
       const timespec moment{.tv_sec = 0, .tv_nsec = 100'000'000};
@@ -86,7 +95,7 @@ class Group {
       if (Clock::now() >= deadline_) press();
     }
     end_rest();
-    return code();
+    return {.code = code(), .was_asked = asked_ != 0};
   }
 
  private:
@@ -174,6 +183,13 @@ class Group {
 
 }  // namespace
 
-int run_group(const Command& command, const GroupRules& rules) { return Group(command, rules).run(); }
+Outcome run_group(const Command& command, const GroupRules& rules) { return Group(command, rules).run(); }
+
+bool may_restart(const Outcome& outcome) {
+  constexpr int kUsage = 2, kSaved = 75, kNotExecutable = 126, kNotFound = 127;
+  for (const int code : {0, kUsage, kSaved, kNotExecutable, kNotFound, 128 + SIGINT, 128 + SIGTERM})
+    if (outcome.code == code) return false;
+  return !outcome.was_asked;
+}
 
 }  // namespace brigade::launch

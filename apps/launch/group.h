@@ -17,8 +17,16 @@ struct GroupRules {
   std::chrono::milliseconds grace{30'000};  ///< For ranks to end by themselves after a signal.
 };
 
-/// Runs the command until it and all its processes have ended. Returns its exit code, or 128 + the signal that ended it
-/// or that this process was asked to end by. Throws Error if it cannot be started.
-int run_group(const Command& command, const GroupRules& rules);
+struct Outcome {
+  int code =
+      0;  ///< The command's, or 128 + the signal that ended it or that this process was asked to end by.
+  bool was_asked = false;  ///< To end, by a signal to this process.
+};
+
+/// Runs the command until it and all its processes have ended. Throws Error if it cannot be started.
+Outcome run_group(const Command& command, const GroupRules& rules);
+
+/// Whether running it once more may help: not if somebody wanted it to end, nor after a usage error.
+bool may_restart(const Outcome& outcome);
 
 }  // namespace brigade::launch

@@ -13,6 +13,7 @@
 #include "apps/common/run_main.h"
 #include "apps/launch/command.h"
 #include "apps/launch/group.h"
+#include "apps/launch/hosts.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -27,6 +28,7 @@ struct Flags {
   launch::Options options;
   std::string mpirun, bind = "none";
   double grace = 30;
+  int max_restarts = 0;
   bool dry_run = false, quiet = false;
 };
 
@@ -73,6 +75,25 @@ launch::Surroundings look_around() {
   return here;
 }
 
+void say(const std::string& line) { std::fprintf(stderr, "launch: %s\n", line.c_str()); }
+
+// Said whatever --quiet says: a job that has failed is no detail.
+void prepare_restart(Flags& flags, int restart, int code) {
+  launch::Options& options = flags.options;
+  options.resume = true;
+  if (!options.hosts.empty()) {
+    const launch::LivingHosts living = launch::living_hosts(options.hosts, launch::host_answers);
+    BRIGADE_CHECK(living.ranks > 0, "launch: none of the hosts ", options.hosts,
+                  " answers; not started again");
+    for (const std::string& host : living.lost)
+      say(str("host ", host, " does not answer; going on without it"));
+    options.hosts = living.hosts;
+    if (!living.lost.empty()) options.ranks = std::min(options.ranks, living.ranks);
+  }
+  say(str("the job ended with code ", code, "; restart ", restart, " of ", flags.max_restarts, " with ",
+          options.ranks, options.ranks == 1 ? " rank" : " ranks", ", from the newest complete checkpoint"));
+}
+
 void add_flags(CLI::App& app, Flags& flags) {
   launch::Options& o = flags.options;
   app.add_option("-n,--ranks", o.ranks, "Processes")->check(CLI::Range(1, 1'000'000))->required();
@@ -95,6 +116,13 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--grace", flags.grace,
                  "Seconds that ranks get after Ctrl-C or SIGTERM, to save what they have")
       ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  app.add_option(
+         "--max-restarts", flags.max_restarts,
+         "Start a job that failed again, so many times; BRIGADE_RESUME=auto tells the program to go on from "
+         "its "
+         "newest complete checkpoint. Of --hosts those that do not answer are left out, with their ranks")
+      ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   app.add_flag("--dry-run", flags.dry_run, "Print the command instead of running it");
   app.add_flag("-q,--quiet", flags.quiet, "No notices");
@@ -142,17 +170,23 @@ int main(int argc, char** argv) {
   const int failed = apps::run_main([&] {
     std::vector<std::string> notices;
     const MpiLauncher launcher = choose_launcher(flags, notices);
-    const launch::Command command = make_command(flags.options, launcher, look_around());
-    notices.insert(notices.end(), command.notices.begin(), command.notices.end());
-    if (!flags.quiet)
-      for (const std::string& notice : notices) std::fprintf(stderr, "launch: %s\n", notice.c_str());
-    if (flags.dry_run) {
-      std::printf("%s\n", command.text().c_str());
-      return;
+    for (int restarts = 0;; ++restarts) {
+      const launch::Command command = make_command(flags.options, launcher, look_around());
+      if (restarts == 0) notices.insert(notices.end(), command.notices.begin(), command.notices.end());
+      if (!flags.quiet)
+        for (const std::string& notice : notices) say(notice);
+      notices.clear();
+      if (flags.dry_run) {
+        std::printf("%s\n", command.text().c_str());
+        return;
+      }
+      const launch::Outcome outcome = run_group(
+          command, {.several_hosts = flags.options.several_hosts(),
+                    .grace = std::chrono::milliseconds(static_cast<std::int64_t>(flags.grace * 1e3))});
+      code = outcome.code;
+      if (!may_restart(outcome) || restarts == flags.max_restarts) return;
+      prepare_restart(flags, restarts + 1, code);
     }
-    code = run_group(command,
-                     {.several_hosts = flags.options.several_hosts(),
-                      .grace = std::chrono::milliseconds(static_cast<std::int64_t>(flags.grace * 1e3))});
   });
   return failed != 0 ? failed : code;
 }
