@@ -4,6 +4,7 @@
 #include <atomic>
 #include <iostream>
 
+#include "tests/support/device.h"
 #include "tests/support/skip.h"
 #include "tests/support/test.h"
 
@@ -20,6 +21,10 @@ void skip(const std::string& reason) {
 }  // namespace brigade::test
 
 int main(int argc, char** argv) {
+  if (const std::string reason = brigade::test::missing_device(); !reason.empty()) {
+    brigade::test::skip(reason);
+    return brigade::test::kSkipCode;
+  }
   // Catch returns the number of failed assertions: four of them must not look like kSkipCode.
   const int failed = Catch::Session().run(argc, argv);
   if (failed != 0) return 1;
