@@ -74,8 +74,9 @@ Variable checkpoint(const std::function<Variable(const Variable&)>& segment, con
                     if (!out.wanted(i)) continue;
                     const auto& gradient = gradients[static_cast<std::size_t>(i)];
                     const Variable& input_i = wanted[static_cast<std::size_t>(i)];
-                    out.give(i,
-                             gradient.defined() ? gradient : Tensor::zeros(input_i.shape(), input_i.dtype()));
+                    out.give(i, gradient.defined() ? gradient
+                                                   : Tensor::zeros(input_i.shape(), input_i.dtype(),
+                                                                   input_i.value().device()));
                   }
                 });
 }

@@ -110,7 +110,7 @@ class BackwardTask {
     if (!gradient_.defined()) {
       BRIGADE_CHECK(root.numel() == 1,
                     "backward: needs a gradient for a result of more than one element; got ", root.value());
-      gradient_ = ops::full(root.shape(), 1.0, root.dtype());
+      gradient_ = ops::full(root.shape(), 1.0, root.dtype(), root.value().device());
     }
     BRIGADE_CHECK(gradient_.shape() == root.shape() && gradient_.dtype() == root.dtype(),
                   "backward: gradient must be ", root.value(), "; got ", gradient_);
@@ -299,7 +299,7 @@ class BackwardTask::Sink final : public Gradients {
                                     [&](const Edge& other) { return other.leaf == leaf; }) == 1;
     if (!task_.capturing_ && leaf && leaf->grad_bound && !leaf->grad_present && leaf->hooks.empty() && once)
       return leaf->grad;
-    return Tensor::empty(input.shape, input.dtype);
+    return Tensor::empty(input.shape, input.dtype, input.device);
   }
 
   Tensor take_sum(int i) override { return task_.take_sum(edge(i)); }

@@ -89,7 +89,8 @@ Variable record(std::string_view op, Tensor value, const std::vector<Variable>& 
   if (!needed || !grad_enabled()) return result;
   auto node = std::make_shared<Node>(op, std::move(edges), std::move(backward));
   for (const Variable& input : inputs)
-    node->inputs.push_back(input.defined() ? Node::Input{input.shape(), input.dtype()} : Node::Input{});
+    node->inputs.push_back(input.defined() ? Node::Input{input.shape(), input.dtype(), input.value().device()}
+                                           : Node::Input{});
   result.impl()->node = std::move(node);
   result.impl()->requires_grad = true;
   return result;

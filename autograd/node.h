@@ -93,6 +93,7 @@ class Node {
   struct Input {
     Shape shape;
     DType dtype;
+    Device device;
   };
   std::vector<Input> inputs;  ///< What the gradients must look like, by input.
 

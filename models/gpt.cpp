@@ -18,8 +18,8 @@ namespace brigade::models {
 namespace {
 
 // Bool [T, T]: may query (row) see key (column)?
-Tensor causal_mask(std::int64_t length) {
-  const Tensor positions = ops::arange(length);
+Tensor causal_mask(std::int64_t length, Device device) {
+  const Tensor positions = ops::arange(length, DType::i64, device);
   return ops::binary(Binary::le, positions.view({1, length}), positions.view({length, 1}));
 }
 
@@ -42,8 +42,9 @@ Variable CausalAttention::forward(const Variable& x) {
   const Variable q = select(qkv, 0, 0), k = select(qkv, 0, 1), v = select(qkv, 0, 2);
 
   const Variable scores = matmul(q, transpose(k, -1, -2)) * (1 / std::sqrt(static_cast<double>(head)));
-  const Tensor never = ops::full({1}, -std::numeric_limits<double>::infinity(), scores.dtype());
-  const Variable attention = softmax(where(causal_mask(length), scores, never));
+  const Device device = x.value().device();
+  const Tensor never = ops::full({1}, -std::numeric_limits<double>::infinity(), scores.dtype(), device);
+  const Variable attention = softmax(where(causal_mask(length, device), scores, never));
   return c_proj_(reshape(permute(matmul(attention, v), {0, 2, 1, 3}), {batch, length, width}));
 }
 
@@ -93,7 +94,7 @@ Gpt::Gpt(const GptOptions& options)
 Variable Gpt::forward(const Variable& ids) {
   BRIGADE_CHECK(ids.dims() == 2 && ids.dtype() == DType::i64 && ids.size(1) <= options_.context,
                 "gpt: ids must be i64 [B, T] with T at most ", options_.context, "; got ", ids.value());
-  Variable x = wte_(ids) + wpe_(ops::arange(ids.size(1)));
+  Variable x = wte_(ids) + wpe_(ops::arange(ids.size(1), DType::i64, ids.value().device()));
   x = dropout_(cast(x, options_.precision));
   for (int i = 0; i < h_.size(); ++i) {
     const auto block = [&module = h_[i]](const Variable& v) { return module(v); };

@@ -47,7 +47,7 @@ Variable max(const Variable& x, std::int64_t dim, ops::KeepDims keep) {
                   // Positions along `axis`, shaped to broadcast against `index`: [1, .., size, .., 1].
                   Shape line = Dims::filled(index.dims(), 1);
                   line[axis] = size;
-                  const Tensor position = ops::arange(size).view(line);
+                  const Tensor position = ops::arange(size, DType::i64, dy.device()).view(line);
                   const Tensor first = ops::binary(Binary::eq, position, index);
                   const Tensor zero = ops::full(Shape(), 0, dy.dtype(), dy.device());
                   out.give(0, ops::where(first, ops::reshape(dy, index.shape()), zero));
