@@ -3,7 +3,6 @@
 // without a device; what the emulated driver answers is told by [cuda] cases.
 #include "core/cuda/devices.h"
 #include "tests/support/device.h"
-#include "tests/support/skip.h"
 #include "tests/support/test.h"
 
 using namespace brigade;
