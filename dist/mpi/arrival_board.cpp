@@ -59,8 +59,11 @@ ArrivalBoard::ArrivalBoard(const LaunchEnvironment& self, Descriptor memory, std
 
 std::shared_ptr<ArrivalBoard> ArrivalBoard::attach(const LaunchEnvironment& self, Place here) {
   const std::string job = job_name();
-  return self.mpi && !job.empty() ? attach(self, str("brigade-", getuid(), "-", job, "-", host_name()), here)
-                                  : nullptr;
+  if (!self.mpi || job.empty()) return nullptr;
+  const std::string name = str("brigade-", getuid(), "-", job, "-", host_name());
+  // Who was stopped while it serves keeps the name: the others meet elsewhere, and miss it.
+  std::shared_ptr<ArrivalBoard> board = attach(self, name, here);
+  return board ? board : attach(self, name + "-again", here);
 }
 
 std::shared_ptr<ArrivalBoard> ArrivalBoard::attach(const LaunchEnvironment& self, const std::string& name,
