@@ -2,7 +2,7 @@
 // tests/core/cuda_devices_test.cpp - which devices a build can use, and what is said where it can use none. Runs
 // without a device; what the emulated driver answers is told by [cuda] cases.
 #include "core/cuda/devices.h"
-#include "tests/support/device.h"
+#include "tests/support/tensors.h"
 #include "tests/support/test.h"
 
 using namespace brigade;

@@ -3,7 +3,7 @@
 // does not run, events draw other streams in, and a replay does it all again.
 #include "core/cuda/check_cuda.h"
 #include "core/cuda/stream_cuda.h"
-#include "tests/support/device.h"
+#include "tests/support/tensors.h"
 #include "tests/support/test.h"
 
 using namespace brigade;
@@ -11,7 +11,7 @@ using test::test_device;
 
 namespace {
 
-Tensor filled(float value) { return test::on_device(Tensor::from(std::vector<float>(100, value), {100})); }
+Tensor filled(float value) { return test::from(std::vector<float>(100, value), {100}); }
 
 void copy(Stream& stream, const Tensor& to, const Tensor& from) {
   const StreamScope scope(test_device(), stream);

@@ -5,7 +5,7 @@
 
 #include "core/cuda/check_cuda.h"
 #include "core/cuda/stream_cuda.h"
-#include "tests/support/device.h"
+#include "tests/support/tensors.h"
 #include "tests/support/test.h"
 
 using namespace brigade;
@@ -32,7 +32,7 @@ std::unique_ptr<Stream> make_stream(Priority priority = Priority::normal) {
 }
 
 Tensor filled(std::int64_t count, float value) {
-  return test::on_device(Tensor::from(std::vector<float>(static_cast<std::size_t>(count), value), {count}));
+  return test::from(std::vector<float>(static_cast<std::size_t>(count), value), {count});
 }
 
 /// to = from, enqueued on `stream`.

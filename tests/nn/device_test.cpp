@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // tests/nn/device_test.cpp - modules move to a device and back. Hidden: see docs/gpu.md, Tests.
-#include "tests/support/device.h"
 
 #include "nn/batch_norm.h"
 #include "nn/linear.h"

@@ -3,11 +3,19 @@
 #include "tests/support/tensors.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/rng.h"
 
 namespace brigade::test {
+
+Device test_device() {
+  const char* text = std::getenv("BRIGADE_TEST_DEVICE");
+  const std::string_view device = text != nullptr ? text : "cpu";
+  BRIGADE_CHECK(device == "cpu" || device == "cuda", "BRIGADE_TEST_DEVICE: cpu or cuda; got ", device);
+  return {device == "cpu" ? DeviceType::cpu : DeviceType::cuda};
+}
 
 Tensor random(const Shape& shape, std::uint64_t seed, DType dtype, MemoryFormat format) {
   Tensor t = Tensor::empty(shape, dtype, {}, format);
@@ -33,7 +41,7 @@ Tensor random(const Shape& shape, std::uint64_t seed, DType dtype, MemoryFormat 
         data[at] = static_cast<T>(normal_at(seed, 0, index));
     }
   });
-  return t;
+  return t.to(test_device());
 }
 
 std::vector<double> values(const Tensor& t) {
