@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "core/check.h"
-#include "tests/data/temp_dir.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 using namespace brigade;
