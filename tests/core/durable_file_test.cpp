@@ -2,7 +2,6 @@
 // tests/core/durable_file_test.cpp - whatever call fails, a file is the old one or the new one, whole.
 #include "core/durable_file.h"
 
-
 #include <algorithm>
 #include <cerrno>
 #include <fstream>

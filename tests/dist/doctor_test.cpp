@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "autograd/engine.h"
+#include "autograd/ops/arithmetic.h"
 #include "autograd/ops/loss.h"
 #include "autograd/ops/matmul.h"
-#include "autograd/ops/arithmetic.h"
 #include "dist/ddp.h"
 #include "kernels/ops.h"
 #include "nn/optim/clip.h"
