@@ -28,7 +28,13 @@ Runtime& cuda_runtime(int index) {
 #endif
 
 Runtime& runtime(Device device) {
-  return device.type == DeviceType::cpu ? cpu_runtime() : cuda_runtime(device.index);
+  switch (device.type) {
+    case DeviceType::cpu:
+      return cpu_runtime();
+    case DeviceType::cuda:
+      return cuda_runtime(device.index);
+  }
+  fail(str("runtime: no device of type ", static_cast<int>(device.type), "; choose cpu or cuda"));
 }
 
 int device_count(DeviceType type) { return type == DeviceType::cpu ? 1 : cuda_device_count(); }
