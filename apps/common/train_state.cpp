@@ -9,6 +9,7 @@
 
 #include "apps/common/machine_text.h"
 #include "apps/common/run_main.h"
+#include "core/fault_point.h"
 #include "core/parallel.h"
 #include "kernels/cpu/onednn.h"
 #include "nn/state_dict.h"
@@ -126,6 +127,7 @@ bool TrainState::due(std::int64_t step) const {
 
 void TrainState::begin(std::int64_t step) {
   if (const auto outcome = writer_->drain()) report(*outcome);
+  fault_point(FaultAt::save);
   writer_->begin(step, state_);
   begun_ = step;
   asked_ = false;
@@ -137,6 +139,7 @@ void TrainState::update(std::int64_t step) {
   if (!writer_ || !due(step)) return optimizer.step();
   begin(step);
   const TimedScope span(SpanKind::optimizer);
+  fault_point(FaultAt::optimizer);  // As in Optimizer::step().
   optimizer.begin_step();
   int done = 0;
   for (const dist::BucketSpec& bucket : parts_.ddp.plan().buckets) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/fault_point.h"
 #include "kernels/ops.h"
 
 namespace brigade::dist {
@@ -85,6 +86,7 @@ struct CheckpointWriter::Save {
 CheckpointWriter::CheckpointWriter(ProcessGroup& group, CheckpointWriterOptions options)
     : group_(&group), options_(std::move(options)), stream_(make_worker_stream("checkpoint")) {
   BRIGADE_CHECK(options_.keep_last >= 1, "checkpoint: keeps at least 1; got ", options_.keep_last);
+  stream_->submit([rank = group.rank()] { set_fault_rank(rank, FaultThreads::this_one); });
   const fs::path probe = options_.folder / ".probe";
   std::string problem;
   if (group.rank() == 0) {
@@ -123,6 +125,7 @@ CheckpointWriter::~CheckpointWriter() {
 void CheckpointWriter::queue(std::function<void(Save&)> task) {
   stream_->submit([save = save_, task = std::move(task)] {
     if (!save->report.error.empty()) return;
+    set_fault_step(save->step);
     try {
       task(*save);
     } catch (const std::exception& error) {
