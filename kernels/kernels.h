@@ -2,66 +2,16 @@
 // kernels/kernels.h - the kernel table: stateless maths on tensors, one table of function pointers a device.
 // Every slot trusts its arguments: kernels/ops.h checks, allocates, and is what the rest of the code calls.
 // A table is filled with designated initializers, so that a forgotten slot does not compile.
-// Read before: core/tensor.h. Read next: kernels/ops.h.
+// Read before: core/tensor.h, kernels/parameters.h. Read next: kernels/ops.h.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "core/tensor.h"
+#include "kernels/parameters.h"
 
 namespace brigade {
-
-/// y = f(x). Functions with a constant go through Binary with a scalar.
-enum class Unary : std::uint8_t { neg, abs, exp, log, sqrt, rsqrt, tanh, sigmoid, relu, gelu, logical_not };
-
-/// y = f(a, b). Comparisons write bool. The *_grad rows are derivatives: first the incoming gradient, then
-/// the value named (relu, sigmoid, tanh, sqrt, exp: the output y; gelu, log, abs: the input x).
-enum class Binary : std::uint8_t {
-  add,
-  sub,
-  mul,
-  div,
-  min,
-  max,
-  pow,
-  eq,
-  ne,
-  lt,
-  le,
-  gt,
-  ge,
-  relu_grad,
-  sigmoid_grad,
-  tanh_grad,
-  gelu_grad,
-};
-
-enum class Reduction : std::uint8_t { sum, mean, max, min, prod };
-
-/// Geometry shared by convolution and pooling; index 0 is height, 1 is width.
-struct Window {
-  std::int64_t kernel[2] = {1, 1};
-  std::int64_t stride[2] = {1, 1};
-  std::int64_t padding[2] = {0, 0};
-  std::int64_t dilation[2] = {1, 1};
-  std::int64_t groups = 1;  ///< Convolution only.
-
-  /// floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1 for dim 0 (height) or 1 (width).
-  std::int64_t out_size(int dim, std::int64_t in) const {
-    return (in + 2 * padding[dim] - dilation[dim] * (kernel[dim] - 1) - 1) / stride[dim] + 1;
-  }
-};
-
-/// The constants of one optimizer step. The formulas: kernels/functor/optimizer.h.
-struct SgdConstants {
-  float lr, momentum, dampening, weight_decay;
-  bool nesterov, first_step;
-};
-struct AdamwConstants {
-  float lr, beta1, beta2, epsilon, weight_decay;
-  float bias_correction1, bias_correction2;  ///< 1 - beta^t
-};
 
 /// f64 [C] each: the mean of a channel, and the sum of squared deviations from it. Undefined: not known.
 struct ChannelMoments {
@@ -142,7 +92,8 @@ struct KernelTable {
 
   // Pooling. `index` i64 [N, C, oH, oW]: h * W + w of each maximum (first of equals).
   void (*max_pool2d)(const Tensor& x, const Window& window, Tensor& out, Tensor& index);
-  void (*max_pool2d_grad)(const Tensor& dy, const Tensor& index, Tensor& dx);
+  /// `window` as it was in forward.
+  void (*max_pool2d_grad)(const Tensor& dy, const Tensor& index, const Window& window, Tensor& dx);
   void (*avg_pool2d)(const Tensor& x, const Window& window, Tensor& out);  ///< Padding counts as zeros.
   void (*avg_pool2d_grad)(const Tensor& dy, const Window& window, Tensor& dx);
   /// Window of output i: [floor(i H / oH), ceil((i + 1) H / oH)), as in PyTorch.
@@ -202,6 +153,18 @@ struct KernelTable {
   void (*adamw)(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Tensor& param);
   /// average += weight (target - average)
   void (*lerp)(const Tensor& target, double weight, Tensor& average);
+  /// flags[index] = 1 if a value of x is infinite or a NaN; else flags (i32, 1-D) stays. Of a device, without waiting.
+  void (*flag_non_finite)(const Tensor& x, Tensor& flags, std::int64_t index);
+  /// After a step: found, scale, good_steps have one element each (i32, f32, i32). Found: scale *= backoff, good_steps
+  /// = 0. Else ++good_steps; at `interval` scale *= growth, unless that were infinite, and good_steps = 0.
+  void (*update_loss_scale)(const LossScaleConstants& k, const Tensor& found, Tensor& scale,
+                            Tensor& good_steps);
+
+  /// What data/augment.h does to images, but for the noise: images u8 [N, C, H, W] contiguous; placements i32 [N, 5]
+  /// (dy, dx, flip, cutout_y, cutout_x of data::Placement); values f32 [C, 256], what each byte becomes (outside of the
+  /// image lie bytes 0); cutout: the side of a square that becomes 0. Out [N, C, H, W] floating.
+  void (*augment_images)(const Tensor& images, const Tensor& placements, const Tensor& values,
+                         std::int64_t cutout, Tensor& out);
 };
 
 /// The table of `device`. Throws Error if it is not compiled in.

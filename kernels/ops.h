@@ -100,7 +100,7 @@ struct MaxPooled {
   Tensor out, index;
 };
 MaxPooled max_pool2d(const Tensor& x, const Window& window);
-Tensor max_pool2d_grad(const Tensor& dy, const Tensor& index, const Shape& x_shape);
+Tensor max_pool2d_grad(const Tensor& dy, const Tensor& index, const Window& window, const Shape& x_shape);
 Tensor avg_pool2d(const Tensor& x, const Window& window);
 Tensor avg_pool2d_grad(const Tensor& dy, const Window& window, const Shape& x_shape);
 Tensor adaptive_avg_pool2d(const Tensor& x, std::int64_t out_h, std::int64_t out_w);
@@ -147,5 +147,13 @@ Tensor cross_entropy_grad(double dloss, const CrossEntropy& forward, const Tenso
                           std::int64_t ignore_index, DType dtype);
 Tensor embedding(const Tensor& w, const Tensor& ids);
 void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw);
+
+// ---- What a device finds and does by itself, without the host waiting (see the slots) -----------------------
+void flag_non_finite(const Tensor& x, Tensor& flags, std::int64_t index);
+void update_loss_scale(const LossScaleConstants& k, const Tensor& found, Tensor& scale, Tensor& good_steps);
+/// Images u8 [N, C, H, W] to floats of `dtype`, on their device.
+Tensor augment_images(const Tensor& images, const Tensor& placements, const Tensor& values,
+                      std::int64_t cutout, DType dtype = DType::f32,
+                      MemoryFormat format = MemoryFormat::channels_last);
 
 }  // namespace brigade::ops

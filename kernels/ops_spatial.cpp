@@ -139,15 +139,17 @@ MaxPooled max_pool2d(const Tensor& x, const Window& window) {
   return result;
 }
 
-Tensor max_pool2d_grad(const Tensor& dy, const Tensor& index, const Shape& x_shape) {
+Tensor max_pool2d_grad(const Tensor& dy, const Tensor& index, const Window& window, const Shape& x_shape) {
   const Span span("max_pool2d_grad");
   check_image("max_pool2d_grad", dy);
   BRIGADE_CHECK(index.defined() && index.shape() == dy.shape() && index.dtype() == DType::i64,
                 "max_pool2d_grad: index must be i64 ", dy.shape(), "; got ", index);
   BRIGADE_CHECK(x_shape.size() == 4 && x_shape[0] == dy.size(0) && x_shape[1] == dy.size(1),
                 "max_pool2d_grad: dy and x must agree on N and C; got ", dy.shape(), " and ", x_shape);
+  check_pool("max_pool2d_grad", window, x_shape);
+  check_shape("max_pool2d_grad", dy, pooled(x_shape, window));
   Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device(), index.memory_format());
-  kernels(dy.device()).max_pool2d_grad(contiguous(dy, index.memory_format()), dense(index), dx);
+  kernels(dy.device()).max_pool2d_grad(contiguous(dy, index.memory_format()), dense(index), window, dx);
   return dx;
 }
 

@@ -179,7 +179,7 @@ std::vector<OpCase> max_pool_cases(const Entry& span, DType precision) {
   const std::string words = str(text(shape), ", kernel ", kernel[0], ", stride ", k[0], ", padding ", k[2]);
   return {{.op = "max_pool2d", .shape = words, .bytes = bytes, .call = [=] { ops::max_pool2d(x, window); }},
           {.op = "max_pool2d_grad", .shape = words, .bytes = bytes, .call = [=] {
-             ops::max_pool2d_grad(pooled.out, pooled.index, shape);
+             ops::max_pool2d_grad(pooled.out, pooled.index, window, shape);
            }}};
 }
 

@@ -57,8 +57,8 @@ Variable conv2d(const Variable& x, const Variable& w, const Variable& bias, Wind
 Variable max_pool2d(const Variable& x, const Window& window) {
   const ops::MaxPooled pooled = ops::max_pool2d(x.value(), window);
   return record("max_pool2d", pooled.out, {x},
-                [index = pooled.index, x_shape = x.shape()](const Tensor& dy, Gradients& out) {
-                  if (out.wanted(0)) out.give(0, ops::max_pool2d_grad(dy, index, x_shape));
+                [index = pooled.index, window, x_shape = x.shape()](const Tensor& dy, Gradients& out) {
+                  if (out.wanted(0)) out.give(0, ops::max_pool2d_grad(dy, index, window, x_shape));
                 });
 }
 

@@ -47,5 +47,7 @@ std::int64_t find_out_of_range(const Tensor& ids, std::int64_t limit, std::int64
 void sgd(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& param);
 void adamw(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Tensor& param);
 void lerp(const Tensor& target, double weight, Tensor& average);
+void flag_non_finite(const Tensor& x, Tensor& flags, std::int64_t index);
+void update_loss_scale(const LossScaleConstants& k, const Tensor& found, Tensor& scale, Tensor& good_steps);
 
 }  // namespace brigade::cpu

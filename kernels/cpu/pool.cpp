@@ -209,7 +209,7 @@ void max_pool2d(const Tensor& x, const Window& window, Tensor& out, Tensor& inde
 
 // Windows may overlap, so a pixel can receive several gradients: they are added in a buffer of the
 // arithmetic's type, one image a thread.
-void max_pool2d_grad(const Tensor& dy, const Tensor& index, Tensor& dx) {
+void max_pool2d_grad(const Tensor& dy, const Tensor& index, const Window&, Tensor& dx) {
   const Place from(dy), from_index(index), to(dx);
   const std::int64_t channels = dx.size(1), width = dx.size(3), pixels = dx.size(2) * width;
   const std::int64_t* indices = index.data<std::int64_t>();

@@ -32,27 +32,6 @@ Wide fold_run(F f, Wide total, const T* x, std::int64_t count, std::int64_t stri
   return total;
 }
 
-// x's dims in memory order, split into those that are reduced and those that are kept (tensor 1 is out).
-struct Split {
-  Walk<2> kept, reduced;
-  bool inner_is_kept = false;
-};
-
-Split split(const Tensor& x, const Tensor& out) {
-  const auto walk = plan_walk(Order::memory, x, out);
-  Split result;
-  for (int d = 0; d < walk.dims; ++d) {
-    // Only a reduced dim has size 1, thus stride 0, in out. Of one element, nothing is left to reduce.
-    const bool kept = walk.dim[d].stride[1] != 0 || walk.dim[d].size == 1;
-    Walk<2>& side = kept ? result.kept : result.reduced;
-    side.dim[side.dims++] = walk.dim[d];
-    side.numel *= walk.dim[d].size;
-    result.inner_is_kept = kept;
-  }
-  for (Walk<2>* side : {&result.kept, &result.reduced}) side->dims = std::max(side->dims, 1);
-  return result;
-}
-
 // totals[piece][kept position], each over its piece of the reduced positions.
 template <class F, class T, class Wide>
 void reduce_runs(F f, const Split& s, const T* x, std::int64_t pieces, Wide* totals) {

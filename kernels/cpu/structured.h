@@ -40,7 +40,7 @@ void quantize(const Tensor& x, double scale, Tensor& out);
 
 // pool.cpp
 void max_pool2d(const Tensor& x, const Window& window, Tensor& out, Tensor& index);
-void max_pool2d_grad(const Tensor& dy, const Tensor& index, Tensor& dx);
+void max_pool2d_grad(const Tensor& dy, const Tensor& index, const Window& window, Tensor& dx);
 void avg_pool2d(const Tensor& x, const Window& window, Tensor& out);
 void avg_pool2d_grad(const Tensor& dy, const Window& window, Tensor& dx);
 void adaptive_avg_pool2d(const Tensor& x, Tensor& out);

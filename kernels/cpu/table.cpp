@@ -3,6 +3,7 @@
 #include "kernels/cpu/basic.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/structured.h"
+#include "kernels/reference/reference.h"
 
 namespace brigade {
 
@@ -58,6 +59,10 @@ const KernelTable& cpu_kernels() {
       .sgd = cpu::sgd,
       .adamw = cpu::adamw,
       .lerp = cpu::lerp,
+      .flag_non_finite = cpu::flag_non_finite,
+      .update_loss_scale = cpu::update_loss_scale,
+      // On a CPU the loader's threads do this while they gather a batch: data/augment.h.
+      .augment_images = reference::augment_images,
   };
   return table;
 }

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "kernels/functor/convert.h"
-#include "kernels/kernels.h"
+#include "kernels/parameters.h"
 
 namespace brigade::functor {
 

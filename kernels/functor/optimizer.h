@@ -1,13 +1,36 @@
 // SPDX-License-Identifier: MIT
 // kernels/functor/optimizer.h - one parameter's optimizer step as scalar maths, for every device.
-// The formulas are PyTorch's. Read before: kernels/kernels.h.
+// The formulas are PyTorch's. Read before: kernels/parameters.h.
 #pragma once
 
 #include <cmath>
 
-#include "kernels/kernels.h"
+#include "core/dtype.h"
+#include "kernels/parameters.h"
 
 namespace brigade::functor {
+
+/// What StepControl says: whether there is a step at all, and what a gradient is multiplied by.
+BRIGADE_HD inline bool skips(const StepControl& control) {
+  return control.skip != nullptr && *control.skip != 0;
+}
+template <class T>
+BRIGADE_HD T gradient_factor(const StepControl& control) {
+  return control.grad_scale != nullptr ? T{1} / T(*control.grad_scale) : T{1};
+}
+
+/// See KernelTable::update_loss_scale.
+BRIGADE_HD inline void move_loss_scale(const LossScaleConstants& k, bool found, float& scale,
+                                       std::int32_t& good_steps) {
+  if (found) {
+    scale *= k.backoff;
+    good_steps = 0;
+  } else if (++good_steps >= k.interval) {
+    const float grown = scale * k.growth;
+    if (std::isfinite(grown)) scale = grown;
+    good_steps = 0;
+  }
+}
 
 /// SGD with momentum (Sutskever et al., 2013, in PyTorch's form):
 ///   g += weight_decay p;  buf = first step ? g : momentum buf + (1 - dampening) g

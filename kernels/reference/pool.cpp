@@ -45,7 +45,7 @@ void max_pool2d(const Tensor& x, const Window& window, Tensor& out, Tensor& inde
   });
 }
 
-void max_pool2d_grad(const Tensor& dy, const Tensor& index, Tensor& dx) {
+void max_pool2d_grad(const Tensor& dy, const Tensor& index, const Window&, Tensor& dx) {
   Tensor sums = Tensor::zeros(dx.shape(), DType::f64);
   for_each_index(dy.shape(), [&](const Dims& o) {
     const auto at = static_cast<std::int64_t>(get(index, o[0], o[1], o[2], o[3]));

@@ -48,7 +48,7 @@ void quantize(const Tensor& x, double scale, Tensor& out);
 
 // pool.cpp
 void max_pool2d(const Tensor& x, const Window& window, Tensor& out, Tensor& index);
-void max_pool2d_grad(const Tensor& dy, const Tensor& index, Tensor& dx);
+void max_pool2d_grad(const Tensor& dy, const Tensor& index, const Window& window, Tensor& dx);
 void avg_pool2d(const Tensor& x, const Window& window, Tensor& out);
 void avg_pool2d_grad(const Tensor& dy, const Window& window, Tensor& dx);
 void adaptive_avg_pool2d(const Tensor& x, Tensor& out);
@@ -90,5 +90,11 @@ std::int64_t find_out_of_range(const Tensor& ids, std::int64_t limit, std::int64
 void sgd(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& param);
 void adamw(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Tensor& param);
 void lerp(const Tensor& target, double weight, Tensor& average);
+void flag_non_finite(const Tensor& x, Tensor& flags, std::int64_t index);
+void update_loss_scale(const LossScaleConstants& k, const Tensor& found, Tensor& scale, Tensor& good_steps);
+
+// augment.cpp
+void augment_images(const Tensor& images, const Tensor& placements, const Tensor& values, std::int64_t cutout,
+                    Tensor& out);
 
 }  // namespace brigade::reference

@@ -56,6 +56,9 @@ const KernelTable& reference_kernels() {
       .sgd = reference::sgd,
       .adamw = reference::adamw,
       .lerp = reference::lerp,
+      .flag_non_finite = reference::flag_non_finite,
+      .update_loss_scale = reference::update_loss_scale,
+      .augment_images = reference::augment_images,
   };
   return table;
 }

@@ -53,8 +53,8 @@ TEST_CASE("pooling equals the reference for every window, dtype and layout", "[k
 
           const Tensor dy = test::random(y.shape(), 2, dtype, format);
           Tensor dx = ops::empty_like(x), edx = ops::empty_like(x);
-          fast().max_pool2d_grad(dy, index, dx);
-          reference_kernels().max_pool2d_grad(dy, index, edx);
+          fast().max_pool2d_grad(dy, index, window, dx);
+          reference_kernels().max_pool2d_grad(dy, index, window, edx);
           CHECK(test::far_from(dx, edx, tolerance(dtype)) == "");
 
           fast().avg_pool2d(x, window, y);
