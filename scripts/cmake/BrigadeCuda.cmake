@@ -82,16 +82,15 @@ endif()
 
 # brigade_device_library(device_kernels SOURCES a.cu …): a shared library of device code, libbrigade_device_kernels.so.
 # Shared, so that tests can put an emulated one in its place (tests/fake_gpu), and so that nvcc links nothing of ours.
-# Multiplications and additions are fused here, unlike on the CPU: the two agree within tolerances anyway, and without
-# it a matrix product of ours would take twice the instructions.
 function(brigade_device_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
   add_library(brigade_${name} SHARED ${ARG_SOURCES})
   add_library(brigade::${name} ALIAS brigade_${name})
   target_include_directories(brigade_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   # CMake 3.25 does not know C++20 for nvcc.
-  target_compile_options(brigade_${name} PRIVATE -std=c++20 --expt-relaxed-constexpr
-    -Xcompiler=-Wall,-Wextra $<$<BOOL:${BRIGADE_WERROR}>:-Werror=all-warnings,-Xcompiler=-Werror>)
+  # 186: a comparison of an unsigned element with zero, in a functor for all types.
+  target_compile_options(brigade_${name} PRIVATE -std=c++20 --expt-relaxed-constexpr -diag-suppress=186
+    -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas,-fvisibility=hidden $<$<BOOL:${BRIGADE_WERROR}>:-Werror=all-warnings,-Xcompiler=-Werror>)
   target_link_libraries(brigade_${name} PUBLIC CUDA::cudart)
   target_link_options(brigade_${name} PRIVATE -Wl,--enable-new-dtags)
   set_target_properties(brigade_${name} PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_STANDARD_REQUIRED OFF

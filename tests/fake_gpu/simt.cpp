@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // tests/fake_gpu/simt.cpp - the threads of a block as fibers: functions with a stack of their own, which give up the
-// CPU only where they wait (ucontext). A fiber runs one GPU thread after another for as long as none of them waits, so a
+// CPU only where they wait. ucontext makes them; _setjmp and _longjmp, which leave the kernel of the operating system alone,
+// go to and fro between them. A fiber runs one GPU thread after another for as long as none of them waits, so a
 // kernel without barriers costs no switch at all; each thread that waits keeps its fiber, and a new one goes on.
 #include "tests/fake_gpu/simt.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstdio>
@@ -29,10 +31,11 @@ struct Warp {
 };
 
 struct Fiber {
-  ucontext_t context;
+  ucontext_t context;  // Of its start.
+  jmp_buf place;       // Where it stopped.
+  bool begun = false;
   std::unique_ptr<unsigned char[]> stack = std::make_unique_for_overwrite<unsigned char[]>(kStackBytes);
   unsigned thread = 0;
-  bool idle = true;
   const std::uint64_t* counter = nullptr;  // Waits until this is no longer `seen`.
   std::uint64_t seen = 0;
   const char* waits_at = "";
@@ -53,13 +56,16 @@ class Block {
   bool take_thread();
   void wait(const char* what, const std::uint64_t& counter);
   void resume(Fiber& fiber);
+  [[gnu::noinline]] void enter();
+  [[gnu::noinline]] void stop();
   Fiber& idle_fiber();
   [[noreturn]] void report(const std::string& what) const;
 
   const std::function<void()>* kernel_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   Fiber* current_ = nullptr;
-  ucontext_t scheduler_;
+  jmp_buf scheduler_;
+  std::vector<Fiber*> idle_;
   std::vector<unsigned char> shared_;
   std::vector<Warp> warps_;
   unsigned threads_ = 0, started_ = 0, exited_ = 0, at_barrier_ = 0;
@@ -104,8 +110,8 @@ void Block::main() {
         block.report("a thread leaves while its warp waits for it to exchange values");
       ++block.exited_;
     }
-    block.current_->idle = true;
-    swapcontext(&block.current_->context, &block.scheduler_);
+    block.idle_.push_back(block.current_);
+    block.stop();
   }
 }
 
@@ -114,23 +120,39 @@ void Block::wait(const char* what, const std::uint64_t& counter) {
   me.counter = &counter;
   me.seen = counter;
   me.waits_at = what;
-  swapcontext(&me.context, &scheduler_);
+  stop();
+}
+
+// Back to where run() called resume().
+void Block::stop() {
+  if (_setjmp(current_->place) == 0) _longjmp(scheduler_, 1);
 }
 
 void Block::resume(Fiber& fiber) {
   current_ = &fiber;
-  if (!fiber.idle) set_position(fiber.thread);
-  fiber.idle = false;
+  if (fiber.counter != nullptr) set_position(fiber.thread);
   fiber.counter = nullptr;
-  swapcontext(&scheduler_, &fiber.context);
+  enter();
+}
+
+// A function without variables of its own, which a jump back into it could leave in doubt.
+void Block::enter() {
+  if (_setjmp(scheduler_) != 0) return;
+  if (current_->begun) _longjmp(current_->place, 1);
+  current_->begun = true;
+  setcontext(&current_->context);
 }
 
 Fiber& Block::idle_fiber() {
-  for (const auto& fiber : fibers_)
-    if (fiber->idle) return *fiber;
+  if (!idle_.empty()) {
+    Fiber& fiber = *idle_.back();
+    idle_.pop_back();
+    return fiber;
+  }
   Fiber& fiber = *fibers_.emplace_back(std::make_unique<Fiber>());
   getcontext(&fiber.context);
-  fiber.context.uc_stack = {.ss_sp = fiber.stack.get(), .ss_flags = 0, .ss_size = kStackBytes};
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = kStackBytes;
   fiber.context.uc_link = nullptr;
   makecontext(&fiber.context, &Block::main, 0);
   return fiber;
@@ -154,13 +176,13 @@ void Block::run(dim3 index, std::size_t shared_bytes, bool backwards, const std:
     bool progress = false;
     for (std::size_t i = 0; i < fibers_.size(); ++i) {
       Fiber& fiber = *fibers_[i];
-      if (fiber.idle || *fiber.counter == fiber.seen) continue;
+      if (fiber.counter == nullptr || *fiber.counter == fiber.seen) continue;
       resume(fiber);
       progress = true;
     }
     if (progress) continue;
     for (const auto& fiber : fibers_)
-      if (!fiber->idle) report(std::string("threads wait for ever at ") + fiber->waits_at);
+      if (fiber->counter != nullptr) report(std::string("threads wait for ever at ") + fiber->waits_at);
   }
   for (std::size_t i = shared_bytes; i < shared_.size(); ++i)
     if (shared_[i] != kNonsense) report("a write behind the end of dynamic shared memory");

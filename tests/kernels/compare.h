@@ -6,12 +6,9 @@
 #include <cmath>
 #include <string>
 
-#include "kernels/ops.h"
-#include "tests/support/tensors.h"
+#include "tests/support/device.h"
 
 namespace brigade::test {
-
-inline const KernelTable& fast() { return kernels(Device{}); }
 
 inline constexpr MemoryFormat kFormats[] = {MemoryFormat::contiguous, MemoryFormat::channels_last};
 

@@ -68,7 +68,7 @@ Results run(const KernelTable& table, const Case& k, DType dtype, MemoryFormat f
   const Tensor w = test::weights(k.w(), 3, dtype);
   const Tensor bias = k.bias ? test::weights({k.out}, 4, dtype) : Tensor();
   // NaN shows what a kernel forgets to write.
-  Results r{ops::empty_like(dy), ops::empty_like(x), Tensor::empty(k.w(), parameters)};
+  Results r{ops::empty_like(dy), ops::empty_like(x), test::empty(k.w(), parameters)};
   for (Tensor* t : {&r.y, &r.dx, &r.dw}) ops::fill_(*t, NAN);
   table.conv2d(x, w, bias, k.window, r.y);
   table.conv2d_grad_input(dy, w, k.window, 0, r.dx);
@@ -82,7 +82,7 @@ TEST_CASE("convolution and its gradients equal the reference for every shape, dt
           "[kernels][conv]") {
   for (const Case& k : kCases)
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::f16}) {
-      const Results expected = run(reference_kernels(), k, dtype, MemoryFormat::contiguous);
+      const Results expected = run(test::reference(), k, dtype, MemoryFormat::contiguous);
       for (const MemoryFormat format : test::kFormats) {
         CAPTURE(k.name, name(dtype), format == MemoryFormat::channels_last);
         const Results got = run(fast(), k, dtype, format);
@@ -100,7 +100,7 @@ TEST_CASE("1x1 stride 2 on few channels_last channels is right on every repeat",
     const Case k{"", 2, channels, 16, 16, 16, {.stride = {2, 2}}};
     for (const DType dtype : {DType::f32, DType::bf16}) {
       CAPTURE(channels, name(dtype));
-      const Results expected = run(reference_kernels(), k, dtype, MemoryFormat::channels_last);
+      const Results expected = run(test::reference(), k, dtype, MemoryFormat::channels_last);
       for (int i = 0; i < 25; ++i) {
         const Results got = run(fast(), k, dtype, MemoryFormat::channels_last);
         REQUIRE(test::far_from(got.dw, expected.dw, 1e-5) == "");
@@ -134,7 +134,7 @@ TEST_CASE("the bf16 weight gradients that break oneDNN are right", "[kernels][co
   };
   for (const Case& k : cases) {
     CAPTURE(k.name);
-    const Results expected = run(reference_kernels(), k, DType::bf16, MemoryFormat::channels_last);
+    const Results expected = run(test::reference(), k, DType::bf16, MemoryFormat::channels_last);
     for (int i = 0; i < 5; ++i) {
       const Results got = run(fast(), k, DType::bf16, MemoryFormat::channels_last);
       REQUIRE(test::far_from(got.dw, expected.dw, 1e-5) == "");
@@ -152,7 +152,7 @@ TEST_CASE("alternating shapes and windows each get their own primitive", "[kerne
     for (const Case* k : {&a, &b, &c, &d})
       for (const DType dtype : {DType::f32, DType::bf16})
         for (const MemoryFormat format : test::kFormats) {
-          const Results expected = run(reference_kernels(), *k, dtype, format),
+          const Results expected = run(test::reference(), *k, dtype, format),
                         got = run(fast(), *k, dtype, format);
           REQUIRE(test::far_from(got.y, expected.y, tolerance(dtype)) == "");
           REQUIRE(test::far_from(got.dx, expected.dx, tolerance(dtype)) == "");
@@ -177,17 +177,17 @@ TEST_CASE("convolution takes activations of any strides and writes into a slice 
   const Window window{.kernel = {3, 3}, .padding = {1, 1}};
   const Tensor wide = test::random({2, 8, 6, 12}, 1), x = wide.slice(3, 0, 12, 2),
                w = test::random({4, 8, 3, 3}, 2);
-  Tensor y = Tensor::empty({2, 4, 6, 6}), expected = ops::empty_like(y);
+  Tensor y = test::empty({2, 4, 6, 6}), expected = ops::empty_like(y);
   fast().conv2d(x, w, {}, window, y);
-  reference_kernels().conv2d(x, w, {}, window, expected);
+  test::reference().conv2d(x, w, {}, window, expected);
   REQUIRE(test::far_from(y, expected, 1e-5) == "");
 
   // A gradient is a view of bucket memory: its neighbours must stay untouched.
-  Tensor bucket = ops::full({16 + 4 * 8 * 9 + 16}, 7),
+  Tensor bucket = test::full({16 + 4 * 8 * 9 + 16}, 7),
          dw = bucket.slice(0, 16, 16 + 4 * 8 * 9).view({4, 8, 3, 3});
-  Tensor expected_dw = Tensor::empty(dw.shape());
+  Tensor expected_dw = test::empty(dw.shape());
   fast().conv2d_grad_weight(y, x, window, dw);
-  reference_kernels().conv2d_grad_weight(y, x, window, expected_dw);
+  test::reference().conv2d_grad_weight(y, x, window, expected_dw);
   REQUIRE(test::far_from(dw, expected_dw, 1e-5) == "");
   REQUIRE(test::values(bucket.slice(0, 0, 16)) == std::vector<double>(16, 7));
   REQUIRE(test::values(bucket.slice(0, 16 + 4 * 8 * 9, 32 + 4 * 8 * 9)) == std::vector<double>(16, 7));
@@ -202,7 +202,7 @@ TEST_CASE("convolution adds to a gradient of any strides and dtype, and leaves i
     Tensor wide = test::random({2, 16, 6, 12}, 3, dtype), dx = wide.slice(3, 0, 12, 2);
     const Tensor neighbours = wide.slice(3, 1, 12, 2), before = ops::clone(neighbours);
     Tensor expected = ops::clone(dx);
-    reference_kernels().conv2d_grad_input(dy, w, k.window, 1, expected);
+    test::reference().conv2d_grad_input(dy, w, k.window, 1, expected);
     fast().conv2d_grad_input(dy, w, k.window, 1, dx);
     REQUIRE(test::far_from(dx, expected, tolerance(dtype)) == "");
     REQUIRE(test::differs_bitwise(neighbours, before) == "");
@@ -213,7 +213,7 @@ TEST_CASE("add_conv2d_grad_input counts as a change of its result and names what
           "[kernels][conv][error]") {
   const Window window{.kernel = {3, 3}, .padding = {1, 1}};
   const Tensor dy = test::random({2, 8, 6, 6}, 1), w = test::random({8, 4, 3, 3}, 2);
-  Tensor dx = Tensor::zeros({2, 4, 6, 6});
+  Tensor dx = test::full({2, 4, 6, 6}, 0);
   const std::uint64_t version = dx.version();
   ops::add_conv2d_grad_input(dy, w, window, dx);
   REQUIRE(dx.version() > version);

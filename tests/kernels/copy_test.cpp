@@ -16,7 +16,7 @@ template <class T>
 Tensor all_halves() {
   Tensor t = Tensor::empty({65536}, dtype_of<T>());
   for (int i = 0; i < 65536; ++i) t.data<T>()[i] = std::bit_cast<T>(static_cast<std::uint16_t>(i));
-  return t;
+  return t.to(test::test_device());
 }
 
 // The 16-bit float nearest to x, ties to the even bit pattern, by looking at both neighbours in double.
@@ -37,9 +37,10 @@ void check_midpoints() {
 
 template <class T>
 void check_round_trip() {
-  const Tensor back = ops::cast(ops::cast(all_halves<T>(), DType::f32), dtype_of<T>());
+  const auto back = ops::cast(ops::cast(all_halves<T>(), DType::f32), dtype_of<T>()).template to_vector<T>();
   for (int i = 0; i < 65536; ++i) {
-    const T before = std::bit_cast<T>(static_cast<std::uint16_t>(i)), after = back.data<T>()[i];
+    const T before = std::bit_cast<T>(static_cast<std::uint16_t>(i)),
+            after = back[static_cast<std::size_t>(i)];
     const bool nan = std::isnan(static_cast<float>(before));
     if (nan ? !std::isnan(static_cast<float>(after)) : before.bits != after.bits) FAIL("bits " << i);
   }
@@ -71,9 +72,9 @@ TEST_CASE("casts between all dtypes equal the reference in every layout", "[kern
         // A negative float has no value in u8.
         const bool magnitude = to == DType::u8 && is_floating(from);
         const Tensor x = magnitude ? ops::unary(Unary::abs, layout.tensor) : layout.tensor;
-        Tensor expected = Tensor::empty(x.shape(), to);
-        reference_kernels().copy(x, expected);
-        Tensor got = Tensor::empty(x.shape(), to, {}, MemoryFormat::channels_last);
+        Tensor expected = test::empty(x.shape(), to);
+        test::reference().copy(x, expected);
+        Tensor got = test::empty(x.shape(), to, MemoryFormat::channels_last);
         ops::copy_(got, x);
         CHECK(test::differs_bitwise(got, expected) == "");
         CHECK(test::differs_bitwise(ops::cast(x, to), expected) == "");
@@ -81,11 +82,11 @@ TEST_CASE("casts between all dtypes equal the reference in every layout", "[kern
 }
 
 TEST_CASE("casts to integers cut towards zero, casts to bool ask whether it is not zero", "[kernels][cast]") {
-  const Tensor x = Tensor::from<float>({1.9f, -1.9f, 0.0f, 0.25f}, {4});
+  const Tensor x = test::from<float>({1.9f, -1.9f, 0.0f, 0.25f}, {4});
   CHECK(test::values(ops::cast(x, DType::i32)) == std::vector<double>{1, -1, 0, 0});
   CHECK(test::values(ops::cast(x, DType::boolean)) == std::vector<double>{1, 1, 0, 1});
   CHECK(test::values(ops::cast(ops::cast(x, DType::boolean), DType::f16)) == std::vector<double>{1, 1, 0, 1});
-  const Tensor large = Tensor::from<std::int64_t>(std::vector<std::int64_t>{300, -1}, {2});
+  const Tensor large = test::from<std::int64_t>(std::vector<std::int64_t>{300, -1}, {2});
   CHECK(test::values(ops::cast(large, DType::u8)) == std::vector<double>{44, 255});
 }
 
@@ -114,21 +115,21 @@ TEST_CASE("copies between layouts keep every element, whatever the tile", "[kern
           FAIL("element " << i << ", " << j);
   }
   const Tensor batch = test::random({3, 40, 50, 6}, 3);
-  Tensor expected = Tensor::empty({6, 40, 3, 50});
-  reference_kernels().copy(batch.permute({3, 1, 0, 2}), expected);
+  Tensor expected = test::empty({6, 40, 3, 50});
+  test::reference().copy(batch.permute({3, 1, 0, 2}), expected);
   CHECK(test::differs_bitwise(ops::clone(batch.permute({3, 1, 0, 2})), expected) == "");
 }
 
 TEST_CASE("a copy into a part of a tensor leaves the rest alone", "[kernels][copy]") {
-  Tensor whole = ops::full({4, 6}, 7);
+  Tensor whole = test::full({4, 6}, 7);
   Tensor part = whole.slice(0, 1, 3).slice(1, 0, 6, 2);
-  ops::copy_(part, ops::full({2, 3}, 1));
+  ops::copy_(part, test::full({2, 3}, 1));
   CHECK(test::values(whole) ==
         std::vector<double>{7, 7, 7, 7, 7, 7, 1, 7, 1, 7, 1, 7, 1, 7, 1, 7, 1, 7, 7, 7, 7, 7, 7, 7});
   ops::fill_(part, 2);
   CHECK(test::values(whole.select(0, 2)) == std::vector<double>{2, 7, 2, 7, 2, 7});
   // Overlapping views of one tensor: as if all were read before the first is written.
-  Tensor line = ops::cast(ops::arange(5), DType::f32);
+  Tensor line = ops::cast(ops::arange(5, DType::i64, test::test_device()), DType::f32);
   Tensor tail = line.slice(0, 1, 5);
   ops::copy_(tail, line.slice(0, 0, 4));
   CHECK(test::values(line) == std::vector<double>{0, 0, 1, 2, 3});

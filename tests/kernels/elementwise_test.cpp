@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tests/kernels/elementwise_test.cpp - one row an operation: the CPU's loops against the reference over dtypes,
+// tests/kernels/elementwise_test.cpp - one row an operation: the kernels under test against the reference over dtypes,
 // layouts and broadcasts; then the reference against values worked out by hand.
 #include <cmath>
 #include <limits>
@@ -75,14 +75,12 @@ const std::vector<BinaryRow> kBinary{
     {"gelu_grad", Binary::gelu_grad, Takes::floats, {2, 1}, {0, 1}, {1, 1.0833154705876864}},
 };
 
-Tensor doubles(const std::vector<double>& v) {
-  return Tensor::from(v, {static_cast<std::int64_t>(v.size())});
-}
+Tensor doubles(const std::vector<double>& v) { return test::from(v, {static_cast<std::int64_t>(v.size())}); }
 
 // The reference's answer for operands that broadcast to the result's shape.
 Tensor reference(Binary op, const Tensor& a, const Tensor& b, const Tensor& like) {
   Tensor out = ops::empty_like(like);
-  reference_kernels().binary(op, a.expand(like.shape()), b.expand(like.shape()), out);
+  test::reference().binary(op, a.expand(like.shape()), b.expand(like.shape()), out);
   return out;
 }
 
@@ -108,7 +106,7 @@ TEST_CASE("unary operations equal the reference for every dtype and layout", "[k
         INFO(row.name << " of " << name(dtype) << ", " << x.name);
         const Tensor y = ops::unary(row.op, x.tensor);
         Tensor expected = ops::empty_like(y);
-        reference_kernels().unary(row.op, x.tensor, expected);
+        test::reference().unary(row.op, x.tensor, expected);
         CHECK(compare(y, expected) == "");
       }
 }
@@ -146,37 +144,34 @@ TEST_CASE("binary operations with a constant equal those with a tensor of it", "
         for (double constant : {0.0, 1.0}) {
           INFO(row.name << " of " << name(dtype) << ", " << a.name << " and " << constant);
           CHECK(test::differs_bitwise(ops::binary(row.op, a.tensor, constant),
-                                      ops::binary(row.op, a.tensor, ops::full({}, constant, dtype))) == "");
+                                      ops::binary(row.op, a.tensor, test::full({}, constant, dtype))) == "");
           Tensor expected = ops::empty_like(ops::binary(row.op, a.tensor, constant));
-          reference_kernels().binary_scalar(row.op, a.tensor, constant, expected);
+          test::reference().binary_scalar(row.op, a.tensor, constant, expected);
           CHECK(compare(ops::binary(row.op, a.tensor, constant), expected) == "");
         }
 }
 
 TEST_CASE("a constant is not rounded to a 16-bit tensor's dtype", "[kernels][elementwise]") {
   // 1.001 is 1 in bf16; 1000 * 1.001 = 1001 rounds to 1000 in bf16, 2000 * 1.004 = 2008 does not round to 2000.
-  const Tensor x = ops::full({3}, 2000, DType::bf16);
+  const Tensor x = test::full({3}, 2000, DType::bf16);
   REQUIRE(test::values(ops::mul(x, 1.004)) == std::vector<double>(3, 2008));
 }
 
 TEST_CASE("integers wrap, and their division by zero is zero", "[kernels][elementwise]") {
-  const Tensor small = Tensor::from<std::int8_t>(std::vector<std::int8_t>{127, -128, 7}, {3});
-  const Tensor other = Tensor::from<std::int8_t>(std::vector<std::int8_t>{1, -1, 0}, {3});
+  const Tensor small = test::from<std::int8_t>(std::vector<std::int8_t>{127, -128, 7}, {3});
+  const Tensor other = test::from<std::int8_t>(std::vector<std::int8_t>{1, -1, 0}, {3});
   CHECK(test::values(ops::add(small, other)) == std::vector<double>{-128, 127, 7});
   CHECK(test::values(ops::div(small, other)) == std::vector<double>{127, -128, 0});
   CHECK(test::values(ops::unary(Unary::neg, small)) == std::vector<double>{-127, -128, -7});
   const std::int64_t least = std::numeric_limits<std::int64_t>::min();
-  const Tensor large = Tensor::from<std::int64_t>(std::vector<std::int64_t>{least, 7}, {2});
-  const Tensor divisor = Tensor::from<std::int64_t>(std::vector<std::int64_t>{-1, -2}, {2});
+  const Tensor large = test::from<std::int64_t>(std::vector<std::int64_t>{least, 7}, {2});
+  const Tensor divisor = test::from<std::int64_t>(std::vector<std::int64_t>{-1, -2}, {2});
   CHECK(ops::div(large, divisor).to_vector<std::int64_t>() == std::vector<std::int64_t>{least, -3});
 }
 
 TEST_CASE("bool adds as or and multiplies as and", "[kernels][elementwise]") {
-  Tensor a = Tensor::empty({4}, DType::boolean), b = Tensor::empty({4}, DType::boolean);
-  for (int i = 0; i < 4; ++i) {
-    a.data<bool>()[i] = i >= 2;
-    b.data<bool>()[i] = i % 2 == 1;
-  }
+  const Tensor a = ops::cast(test::from<float>({0, 0, 1, 1}, {4}), DType::boolean);
+  const Tensor b = ops::cast(test::from<float>({0, 1, 0, 1}, {4}), DType::boolean);
   CHECK(test::values(ops::add(a, b)) == std::vector<double>{0, 1, 1, 1});
   CHECK(test::values(ops::mul(a, b)) == std::vector<double>{0, 0, 0, 1});
 }
@@ -200,7 +195,7 @@ TEST_CASE("in-place operations equal the others and bump the version", "[kernels
 }
 
 TEST_CASE("an in-place operation reads its operand before it overwrites it", "[kernels][elementwise]") {
-  Tensor x = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
+  Tensor x = test::from<float>({1, 2, 3, 4}, {2, 2});
   ops::add_(x, x.transpose(0, 1));
   CHECK(test::values(x) == std::vector<double>{2, 5, 5, 8});
   ops::add_(x, x);
@@ -217,11 +212,12 @@ TEST_CASE("where picks from either side over every layout", "[kernels][elementwi
         const Tensor b = test::random({4, 1}, 2, dtype);
         const Tensor y = ops::where(condition.tensor, a.tensor, b);
         Tensor expected = ops::empty_like(y);
-        reference_kernels().where(condition.tensor, a.tensor, b.expand(y.shape()), expected);
+        test::reference().where(condition.tensor, a.tensor, b.expand(y.shape()), expected);
         CHECK(test::differs_bitwise(y, expected) == "");
       }
   const Tensor picked =
-      ops::where(ops::binary(Binary::gt, ops::arange(4), 1.0), ops::arange(4), ops::full({}, 9, DType::i64));
+      ops::where(ops::binary(Binary::gt, ops::arange(4, DType::i64, test::test_device()), 1.0),
+                 ops::arange(4, DType::i64, test::test_device()), test::full({}, 9, DType::i64));
   CHECK(test::values(picked) == std::vector<double>{9, 9, 2, 3});
 }
 

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/ops.h"
-#include "tests/support/tensors.h"
+#include "tests/support/device.h"
 
 namespace brigade::test {
 

@@ -2,8 +2,7 @@
 // tests/kernels/loss_kernels_test.cpp - the softmax family, cross entropy and embedding.
 #include <cmath>
 
-#include "kernels/ops.h"
-#include "tests/support/tensors.h"
+#include "tests/support/device.h"
 #include "tests/support/test.h"
 
 using namespace brigade;
@@ -17,14 +16,14 @@ double tolerance(DType dtype) {
 }
 
 Tensor labels_of(const std::vector<std::int64_t>& v) {
-  return Tensor::from(v, {static_cast<std::int64_t>(v.size())});
+  return test::from(v, {static_cast<std::int64_t>(v.size())});
 }
 
 }  // namespace
 
 TEST_CASE("softmax equals its known values and does not overflow", "[kernels][softmax]") {
-  const Tensor x = Tensor::from<double>({0, std::log(3.0), 1000, 1000}, {2, 2});
-  const Tensor expected = Tensor::from<double>({0.25, 0.75, 0.5, 0.5}, {2, 2});
+  const Tensor x = test::from<double>({0, std::log(3.0), 1000, 1000}, {2, 2});
+  const Tensor expected = test::from<double>({0.25, 0.75, 0.5, 0.5}, {2, 2});
   CHECK(test::differs(ops::softmax(x), expected, 1e-15) == "");
   CHECK(test::differs(ops::log_softmax(x), ops::unary(Unary::log, expected), 1e-15) == "");
 }
@@ -37,13 +36,13 @@ TEST_CASE("the softmax family equals the reference for every dtype and row lengt
       Tensor expected = ops::empty_like(x);
       const double t = tolerance(dtype);
       const Tensor y = ops::softmax(x), lp = ops::log_softmax(x);
-      reference_kernels().softmax(x, expected);
+      test::reference().softmax(x, expected);
       CHECK(test::differs(y, expected, t) == "");
-      reference_kernels().softmax_grad(dy, y, expected);
+      test::reference().softmax_grad(dy, y, expected);
       CHECK(test::differs(ops::softmax_grad(dy, y), expected, t, t) == "");
-      reference_kernels().log_softmax(x, expected);
+      test::reference().log_softmax(x, expected);
       CHECK(test::differs(lp, expected, t, t) == "");
-      reference_kernels().log_softmax_grad(dy, lp, expected);
+      test::reference().log_softmax_grad(dy, lp, expected);
       CHECK(test::differs(ops::log_softmax_grad(dy, lp), expected, t, 4 * t) == "");
     }
   const Tensor x = test::random({6, 4}, 1);
@@ -53,7 +52,7 @@ TEST_CASE("the softmax family equals the reference for every dtype and row lengt
 
 TEST_CASE("cross entropy equals its formula with smoothing and ignored rows", "[kernels][loss]") {
   // Row 0 has probabilities 1/4, 3/4 and label 1; row 1 is ignored; row 2 has 1/2, 1/2 and label 0.
-  const Tensor logits = Tensor::from<double>({0, std::log(3.0), 5, 6, 2, 2}, {3, 2});
+  const Tensor logits = test::from<double>({0, std::log(3.0), 5, 6, 2, 2}, {3, 2});
   const Tensor labels = labels_of({1, -100, 0});
   const auto plain = ops::cross_entropy(logits, labels);
   CHECK(std::abs(plain.loss.item() - (-std::log(0.75) - std::log(0.5)) / 2) < 1e-15);
@@ -61,8 +60,7 @@ TEST_CASE("cross entropy equals its formula with smoothing and ignored rows", "[
   const double row0 = -0.9 * std::log(0.75) - 0.1 * std::log(0.25);
   CHECK(std::abs(smooth.loss.item() - (row0 - std::log(0.5)) / 2) < 1e-15);
   const Tensor slope = ops::cross_entropy_grad(3, smooth, labels, 0.2, -100, DType::f64);
-  const Tensor expected =
-      Tensor::from<double>({0.15 * 1.5, -0.15 * 1.5, 0, 0, -0.4 * 1.5, 0.4 * 1.5}, {3, 2});
+  const Tensor expected = test::from<double>({0.15 * 1.5, -0.15 * 1.5, 0, 0, -0.4 * 1.5, 0.4 * 1.5}, {3, 2});
   CHECK(test::differs(slope, expected, 1e-14) == "");
 }
 
@@ -77,12 +75,12 @@ TEST_CASE("cross entropy and its gradient equal the reference for every dtype", 
       const auto got = ops::cross_entropy(logits, labels, smoothing, 7);
       const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
       CHECK(got.loss.dtype() == wide);
-      Tensor loss = Tensor::empty({}, wide), log_probs = Tensor::empty({64, 10}, wide),
+      Tensor loss = test::empty({}, wide), log_probs = test::empty({64, 10}, wide),
              slope = ops::empty_like(logits);
-      reference_kernels().cross_entropy(logits, labels, smoothing, 7, loss, log_probs);
+      test::reference().cross_entropy(logits, labels, smoothing, 7, loss, log_probs);
       CHECK(test::differs(got.loss, loss, tolerance(wide)) == "");
       CHECK(test::differs(got.log_probs, log_probs, tolerance(wide)) == "");
-      reference_kernels().cross_entropy_grad(2.5, log_probs, labels, smoothing, 7, slope);
+      test::reference().cross_entropy_grad(2.5, log_probs, labels, smoothing, 7, slope);
       CHECK(test::differs(ops::cross_entropy_grad(2.5, got, labels, smoothing, 7, dtype), slope,
                           2 * tolerance(dtype), 1e-7) == "");
     }
@@ -107,12 +105,12 @@ TEST_CASE("a label out of range is an error that names sample, label and classes
 }
 
 TEST_CASE("embedding takes rows by id and its gradient adds rows of equal id", "[kernels][embedding]") {
-  const Tensor w = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {3, 2});
-  const Tensor ids = Tensor::from<std::int64_t>(std::vector<std::int64_t>{2, 0, 2, 2}, {2, 2});
+  const Tensor w = test::from<float>({1, 2, 3, 4, 5, 6}, {3, 2});
+  const Tensor ids = test::from<std::int64_t>(std::vector<std::int64_t>{2, 0, 2, 2}, {2, 2});
   const Tensor y = ops::embedding(w, ids);
   CHECK(y.shape() == Shape{2, 2, 2});
   CHECK(test::values(y) == std::vector<double>{5, 6, 1, 2, 5, 6, 5, 6});
-  Tensor dw = ops::full({3, 2}, 9);
+  Tensor dw = test::full({3, 2}, 9);
   ops::embedding_grad(y, ids, dw);
   CHECK(test::values(dw) == std::vector<double>{1, 2, 0, 0, 15, 18});
 }
@@ -121,22 +119,22 @@ TEST_CASE("embedding equals the reference for many ids and wide rows", "[kernels
   for (DType dtype : {DType::f32, DType::f64}) {
     const Tensor w = test::random({9, 130}, 1, dtype), dy = test::random({50, 40, 130}, 2, dtype);
     const Tensor ids = ops::unary(Unary::abs, test::random({40, 50}, 3, DType::i64)).transpose(0, 1);
-    Tensor y = Tensor::empty({50, 40, 130}, dtype), dw = ops::empty_like(w), expected = ops::empty_like(w);
-    reference_kernels().embedding(w, ids, y);
+    Tensor y = test::empty({50, 40, 130}, dtype), dw = ops::empty_like(w), expected = ops::empty_like(w);
+    test::reference().embedding(w, ids, y);
     CHECK(test::differs_bitwise(ops::embedding(w, ids), y) == "");
     ops::embedding_grad(dy, ids, dw);
-    reference_kernels().embedding_grad(dy, ids, expected);
+    test::reference().embedding_grad(dy, ids, expected);
     CHECK(test::differs(dw, expected, 1e-6, dtype == DType::f32 ? 1e-4 : 1e-12) == "");
   }
 }
 
 TEST_CASE("an id out of range is an error that names its position", "[kernels][embedding][error]") {
   const Tensor w = test::random({3, 2}, 1);
-  const Tensor ids = Tensor::from<std::int64_t>(std::vector<std::int64_t>{0, 1, 2, 3}, {2, 2});
+  const Tensor ids = test::from<std::int64_t>(std::vector<std::int64_t>{0, 1, 2, 3}, {2, 2});
   CHECK_THROWS_WITH(ops::embedding(w, ids), ContainsSubstring("id 3") && ContainsSubstring("position 3") &&
                                                 ContainsSubstring("[2, 2]"));
   CHECK_THROWS_WITH(ops::embedding(w, ops::cast(ids, DType::f32)), ContainsSubstring("i64"));
-  CHECK(kernels({}).find_out_of_range(ids, 3, -1) == 3);
-  CHECK(kernels({}).find_out_of_range(ids, 3, 3) == -1);
-  CHECK(kernels({}).find_out_of_range(ids.transpose(0, 1), 2, -1) == 1);
+  CHECK(test::fast().find_out_of_range(ids, 3, -1) == 3);
+  CHECK(test::fast().find_out_of_range(ids, 3, 3) == -1);
+  CHECK(test::fast().find_out_of_range(ids.transpose(0, 1), 2, -1) == 1);
 }

@@ -26,7 +26,7 @@ constexpr DType kFloats[] = {DType::f32, DType::bf16, DType::f64, DType::f16};
 // Both tables on the same operands; `out` gives shape, strides and old values of the result.
 void compare(const Tensor& a, const Tensor& b, double beta, const Tensor& out) {
   Tensor expected = ops::clone(out);
-  reference_kernels().matmul(a, b, beta, expected);
+  test::reference().matmul(a, b, beta, expected);
   Tensor got = out;
   fast().matmul(a, b, beta, got);
   if (is_floating(a.dtype()))
@@ -95,17 +95,17 @@ TEST_CASE("bf16 products are right for any number of columns and threads", "[ker
       set_num_threads(threads);
       const Tensor a = test::random({20, 64}, 1, DType::bf16);
       const Tensor bt = test::random({columns, 64}, 2, DType::bf16).transpose(0, 1);
-      compare(a, bt, 0, Tensor::empty({20, columns}, DType::bf16));
+      compare(a, bt, 0, test::empty({20, columns}, DType::bf16));
     }
   set_num_threads(before);
 }
 
 TEST_CASE("matmul over an empty inner dim is zero and adds nothing", "[kernels][matmul]") {
   for (const DType dtype : kFloats) {
-    Tensor out = ops::full({2, 3}, 5, dtype);
-    fast().matmul(Tensor::empty({2, 0}, dtype), Tensor::empty({0, 3}, dtype), 1, out);
+    Tensor out = test::full({2, 3}, 5, dtype);
+    fast().matmul(test::empty({2, 0}, dtype), test::empty({0, 3}, dtype), 1, out);
     CHECK(test::values(out) == std::vector<double>(6, 5));
-    fast().matmul(Tensor::empty({2, 0}, dtype), Tensor::empty({0, 3}, dtype), 0, out);
+    fast().matmul(test::empty({2, 0}, dtype), test::empty({0, 3}, dtype), 0, out);
     CHECK(test::values(out) == std::vector<double>(6, 0));
   }
 }
@@ -125,14 +125,14 @@ TEST_CASE("linear and its gradients equal the reference, and bf16 weights' gradi
         const Tensor x = test::random({rows, 48}, 1, dtype), dy = test::random({rows, 10}, 2, dtype);
         const Tensor w = test::weights({10, 48}, 3, dtype);
         const Tensor bias = has_bias ? test::random({10}, 4, parameters) : Tensor();
-        Tensor y = ops::empty_like(dy), dx = ops::empty_like(x), dw = Tensor::empty({10, 48}, parameters);
+        Tensor y = ops::empty_like(dy), dx = ops::empty_like(x), dw = test::empty({10, 48}, parameters);
         Tensor ey = ops::empty_like(dy), edx = ops::empty_like(x), edw = ops::empty_like(dw);
         fast().linear(x, w, bias, y);
         fast().linear_grad_input(dy, w, dx);
         fast().linear_grad_weight(dy, x, dw);
-        reference_kernels().linear(x, w, bias, ey);
-        reference_kernels().linear_grad_input(dy, w, edx);
-        reference_kernels().linear_grad_weight(dy, x, edw);
+        test::reference().linear(x, w, bias, ey);
+        test::reference().linear_grad_input(dy, w, edx);
+        test::reference().linear_grad_weight(dy, x, edw);
         CHECK(test::far_from(y, ey, tolerance(dtype)) == "");
         CHECK(test::far_from(dx, edx, tolerance(dtype)) == "");
         CHECK(test::far_from(dw, edw, tolerance(parameters)) == "");
@@ -146,9 +146,9 @@ TEST_CASE("a bias gradient sums all but the channels in both layouts", "[kernels
         if (shape.size() == 2 && format == MemoryFormat::channels_last) continue;
         CAPTURE(name(dtype), shape[0], shape[1]);
         const Tensor dy = test::random(shape, 1, dtype, format);
-        Tensor db = Tensor::empty({shape[1]}, test::parameter_dtype(dtype)), expected = ops::empty_like(db);
+        Tensor db = test::empty({shape[1]}, test::parameter_dtype(dtype)), expected = ops::empty_like(db);
         fast().bias_grad(dy, db);
-        reference_kernels().bias_grad(dy, expected);
+        test::reference().bias_grad(dy, expected);
         CHECK(test::far_from(db, expected, dtype == DType::f64 ? 1e-12 : 1e-5) == "");
       }
 }

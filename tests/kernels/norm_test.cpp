@@ -44,10 +44,10 @@ struct BatchNorm {
     const Tensor gamma = test::random({channels}, 11, parameters),
                  beta = test::random({channels}, 12, parameters);
     const Tensor dy = ops::clone(test::random(x.shape(), 13, x.dtype()), x.memory_format());
-    running_mean = ops::full({channels}, 0.5, parameters);
-    running_var = ops::full({channels}, 2, parameters);
+    running_mean = test::full({channels}, 0.5, parameters);
+    running_var = test::full({channels}, 2, parameters);
     y = ops::empty_like(x), eval = ops::empty_like(x), dx = ops::empty_like(x);
-    for (Tensor* t : {&mean, &invstd, &shift, &dgamma, &dbeta}) *t = Tensor::empty({channels}, parameters);
+    for (Tensor* t : {&mean, &invstd, &shift, &dgamma, &dbeta}) *t = test::empty({channels}, parameters);
     table.batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, tail, {}, running_mean, running_var, y, mean,
                            invstd, shift);
     table.batch_norm_eval(x, gamma, beta, running_mean, running_var, kEpsilon, tail, eval);
@@ -60,7 +60,7 @@ struct BatchNorm {
     table.batch_norm_grad_input(by_bn, forward, dgamma, dbeta, count, dx);
     dx_of_share = ops::empty_like(x);
     table.batch_norm_grad_input(by_bn, forward, dgamma, dbeta, 3 * count, dx_of_share);
-    for (Tensor* t : {&own_mean, &own_squares}) *t = Tensor::empty({channels}, DType::f64);
+    for (Tensor* t : {&own_mean, &own_squares}) *t = test::empty({channels}, DType::f64);
     table.batch_norm_moments(x, own_mean, own_squares);
   }
 };
@@ -96,7 +96,7 @@ TEST_CASE("batch norm and its gradients equal the reference for every shape, dty
           // The reference is slow: endings on the small shapes and on one with whole and broken pieces of channels.
           if (ending != Ending::none && x.numel() > 50'000) continue;
           CAPTURE(name(dtype), shape[0], shape[1], format == MemoryFormat::channels_last, ending);
-          compare({fast(), x, ending}, {reference_kernels(), x, ending}, tolerance(dtype),
+          compare({fast(), x, ending}, {test::reference(), x, ending}, tolerance(dtype),
                   tolerance(test::parameter_dtype(dtype)));
         }
       }
@@ -109,7 +109,7 @@ TEST_CASE("batch norm of a large mean and a tiny deviation does not cancel", "[k
     Tensor x = test::random({8, 16, 16, 16}, 1, DType::f32, format);
     ops::mul_(x, 0.01);
     ops::binary_(Binary::add, x, 1e3);
-    const BatchNorm got(fast(), x), expected(reference_kernels(), x);
+    const BatchNorm got(fast(), x), expected(test::reference(), x);
     CHECK(test::far_from(got.y, expected.y, 1e-5) == "");
     CHECK(test::far_from(got.invstd, expected.invstd, 1e-5) == "");
     CHECK(test::far_from(got.mean, expected.mean, 1e-7) == "");
@@ -120,8 +120,8 @@ TEST_CASE("batch norm of a large mean and a tiny deviation does not cancel", "[k
 
 TEST_CASE("the moments of no values are zero", "[kernels][norm]") {
   for (const MemoryFormat format : test::kFormats)
-    for (const KernelTable* table : {&fast(), &reference_kernels()}) {
-      Tensor mean = ops::full({3}, 7, DType::f64), squares = ops::full({3}, 7, DType::f64);
+    for (const KernelTable* table : {&fast(), &test::reference()}) {
+      Tensor mean = test::full({3}, 7, DType::f64), squares = test::full({3}, 7, DType::f64);
       table->batch_norm_moments(test::random({0, 3, 2, 2}, 1, DType::f32, format), mean, squares);
       CHECK(test::values(mean) == std::vector<double>{0, 0, 0});
       CHECK(test::values(squares) == std::vector<double>{0, 0, 0});
@@ -134,17 +134,17 @@ TEST_CASE("batch norm survives an outlier in the element that each block is shif
     Tensor corner = x.slice(0, 0, 1).slice(2, 0, 1).slice(3, 0, 1);
     ops::fill_(corner, 1e3);
     // One value in 1024 is 1000 deviations away, and 64 differences from it are summed in f32: 6e-5 at worst.
-    compare({fast(), x}, {reference_kernels(), x}, 1e-4, 1e-4);
+    compare({fast(), x}, {test::reference(), x}, 1e-4, 1e-4);
   }
 }
 
 // PyTorch's convention on every device: normalise with the biased variance 1.25, track the unbiased 5/3.
 TEST_CASE("running variance is unbiased, the normalisation is not", "[kernels][norm]") {
-  const Tensor x = Tensor::from<float>({1, 2, 3, 4}, {4, 1, 1, 1});
-  const Tensor gamma = ops::full({1}, 1), beta = ops::full({1}, 0);
-  Tensor running_mean = ops::full({1}, 0), running_var = ops::full({1}, 1), y = ops::empty_like(x);
-  Tensor mean = Tensor::empty({1}), invstd = Tensor::empty({1});
-  Tensor shift = Tensor::empty({1});
+  const Tensor x = test::from<float>({1, 2, 3, 4}, {4, 1, 1, 1});
+  const Tensor gamma = test::full({1}, 1), beta = test::full({1}, 0);
+  Tensor running_mean = test::full({1}, 0), running_var = test::full({1}, 1), y = ops::empty_like(x);
+  Tensor mean = test::empty({1}), invstd = test::empty({1});
+  Tensor shift = test::empty({1});
   fast().batch_norm_train(x, gamma, beta, 0.1, 0, {}, {}, running_mean, running_var, y, mean, invstd, shift);
   REQUIRE_THAT(running_var.item(), Catch::Matchers::WithinAbs(1.0666667, 1e-6));
   REQUIRE_THAT(running_mean.item(), Catch::Matchers::WithinAbs(0.25, 1e-7));
@@ -153,31 +153,31 @@ TEST_CASE("running variance is unbiased, the normalisation is not", "[kernels][n
 }
 
 TEST_CASE("batch norm without running statistics normalises just the same", "[kernels][norm]") {
-  const Tensor x = test::random({4, 8, 3, 3}, 1), gamma = ops::full({8}, 1), beta = ops::full({8}, 0);
-  Tensor none_mean, none_var, y = ops::empty_like(x), mean = Tensor::empty({8}), invstd = Tensor::empty({8});
-  Tensor shift = Tensor::empty({8});
+  const Tensor x = test::random({4, 8, 3, 3}, 1), gamma = test::full({8}, 1), beta = test::full({8}, 0);
+  Tensor none_mean, none_var, y = ops::empty_like(x), mean = test::empty({8}), invstd = test::empty({8});
+  Tensor shift = test::empty({8});
   fast().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, {}, {}, none_mean, none_var, y, mean, invstd,
                           shift);
-  Tensor ey = ops::empty_like(x), emean = Tensor::empty({8}), einvstd = Tensor::empty({8});
-  reference_kernels().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, {}, {}, none_mean, none_var, ey,
-                                       emean, einvstd, shift);
+  Tensor ey = ops::empty_like(x), emean = test::empty({8}), einvstd = test::empty({8});
+  test::reference().batch_norm_train(x, gamma, beta, kMomentum, kEpsilon, {}, {}, none_mean, none_var, ey,
+                                     emean, einvstd, shift);
   REQUIRE(test::far_from(y, ey, 1e-5) == "");
 }
 
 TEST_CASE("batch norm normalises with the moments it is given, and they are counted as the batch's",
           "[kernels][norm]") {
-  const Tensor x = test::random({4, 8, 3, 3}, 1), gamma = ops::full({8}, 1), beta = ops::full({8}, 0);
-  Tensor mean = ops::full({8}, 0), var = ops::full({8}, 1), none;
+  const Tensor x = test::random({4, 8, 3, 3}, 1), gamma = test::full({8}, 1), beta = test::full({8}, 0);
+  Tensor mean = test::full({8}, 0), var = test::full({8}, 1), none;
   const ops::BatchNormalized plain = ops::batch_norm_train(x, gamma, beta, 0.1, 1e-5, mean, var);
   const ChannelMoments own = ops::batch_norm_moments(x);
-  Tensor mean_of_known = ops::full({8}, 0), var_of_known = ops::full({8}, 1);
+  Tensor mean_of_known = test::full({8}, 0), var_of_known = test::full({8}, 1);
   const ops::BatchNormalized known =
       ops::batch_norm_train(x, gamma, beta, 0.1, 1e-5, mean_of_known, var_of_known, {}, own);
   CHECK(test::differs(known.out, plain.out, 1e-6, 1e-6) == "");
   CHECK(test::differs(mean_of_known, mean, 1e-6, 1e-7) == "");
   CHECK(test::differs(var_of_known, var, 1e-6) == "");
   // Somebody else's.
-  const ChannelMoments others{ops::add(own.mean, ops::full({8}, 1, DType::f64)), own.squares};
+  const ChannelMoments others{ops::add(own.mean, test::full({8}, 1, DType::f64)), own.squares};
   const ops::BatchNormalized moved = ops::batch_norm_train(x, gamma, beta, 0.1, 1e-5, none, none, {}, others);
   CHECK(test::differs(ops::add(moved.out, known.invstd.view({1, 8, 1, 1})), known.out, 1e-5, 1e-5) == "");
   CHECK_THROWS_WITH(ops::batch_norm_train(x, gamma, beta, 0.1, 1e-5, none, none, {}, {own.mean, {}}),
@@ -208,12 +208,13 @@ TEST_CASE("the gradient of batch norm may be written over the gradient that came
       const Tensor x = test::random({2, 70, 9, 7}, 1, dtype, format),
                    y = test::random(x.shape(), 2, dtype, format);
       const Tensor dy = test::random(x.shape(), 3, dtype, format);
-      const Tensor gamma = test::random({70}, 4), mean = test::random({70}, 5), invstd = ops::full({70}, 0.7);
+      const Tensor gamma = test::random({70}, 4), mean = test::random({70}, 5),
+                   invstd = test::full({70}, 0.7);
       const BatchNormForward forward{x, gamma, mean, invstd, {}, y};
       Tensor dz[2] = {ops::empty_like(x), ops::clone(dy, format)}, dx[2] = {ops::empty_like(x), dz[1]};
       Tensor dgamma[2], dbeta[2];
       for (const int i : {0, 1}) {
-        dgamma[i] = Tensor::empty({70}), dbeta[i] = Tensor::empty({70});
+        dgamma[i] = test::empty({70}), dbeta[i] = test::empty({70});
         fast().batch_norm_grad_sums(i == 0 ? dy : dz[1], forward, dz[i], dgamma[i], dbeta[i]);
       }
       CHECK(test::differs_bitwise(dz[0], dz[1]) == "");
@@ -239,10 +240,10 @@ TEST_CASE("layer norm and its gradients equal the reference", "[kernels][norm]")
         const Shape rows{x.numel() / shape.back()};
         Tensor y[2], dx[2], mean[2], invstd[2], dgamma[2], dbeta[2];
         for (const int i : {0, 1}) {
-          const KernelTable& table = i == 0 ? fast() : reference_kernels();
+          const KernelTable& table = i == 0 ? fast() : test::reference();
           y[i] = ops::empty_like(x), dx[i] = ops::empty_like(x);
-          mean[i] = Tensor::empty(rows, parameters), invstd[i] = Tensor::empty(rows, parameters);
-          dgamma[i] = Tensor::empty({shape.back()}, parameters), dbeta[i] = ops::empty_like(dgamma[i]);
+          mean[i] = test::empty(rows, parameters), invstd[i] = test::empty(rows, parameters);
+          dgamma[i] = test::empty({shape.back()}, parameters), dbeta[i] = ops::empty_like(dgamma[i]);
           table.layer_norm(x, gamma, beta, kEpsilon, y[i], mean[i], invstd[i]);
           table.layer_norm_grad(dy, x, gamma, mean[i], invstd[i], dx[i], dgamma[i], dbeta[i]);
         }

@@ -4,15 +4,12 @@
 #include <cmath>
 
 #include "core/parallel.h"
-#include "kernels/ops.h"
-#include "tests/support/tensors.h"
+#include "tests/support/device.h"
 #include "tests/support/test.h"
 
 using namespace brigade;
 
 namespace {
-
-const KernelTable& cpu() { return kernels(Device{}); }
 
 std::vector<SgdConstants> sgd_cases() {
   std::vector<SgdConstants> cases;
@@ -43,40 +40,40 @@ TEST_CASE("an SGD step follows PyTorch's formula", "[kernels][optimizer]") {
     INFO("momentum " << k.momentum << ", decay " << k.weight_decay << ", nesterov " << k.nesterov
                      << ", first " << k.first_step);
     const double p0 = 2, g0 = 0.5, b0 = -1.5;
-    Tensor p = ops::full({3}, p0, DType::f64), buf = ops::full({3}, b0, DType::f64);
-    cpu().sgd(k, ops::full({3}, g0, DType::f64), buf, p);
+    Tensor p = test::full({3}, p0, DType::f64), buf = test::full({3}, b0, DType::f64);
+    test::fast().sgd(k, test::full({3}, g0, DType::f64), buf, p);
     const double lr = k.lr, momentum = k.momentum;
     const double g = g0 + static_cast<double>(k.weight_decay) * p0;
     const double b = k.first_step ? g : momentum * b0 + (1 - static_cast<double>(k.dampening)) * g;
     const double direction = momentum == 0 ? g : k.nesterov ? g + momentum * b : b;
-    CHECK(test::differs(p, ops::full({3}, p0 - lr * direction, DType::f64), 1e-15) == "");
-    CHECK(test::differs(buf, ops::full({3}, momentum == 0 ? b0 : b, DType::f64), 1e-15) == "");
+    CHECK(test::differs(p, test::full({3}, p0 - lr * direction, DType::f64), 1e-15) == "");
+    CHECK(test::differs(buf, test::full({3}, momentum == 0 ? b0 : b, DType::f64), 1e-15) == "");
   }
 }
 
 TEST_CASE("SGD without momentum needs no buffer", "[kernels][optimizer]") {
-  Tensor p = ops::full({4}, 1), none;
-  cpu().sgd(
+  Tensor p = test::full({4}, 1), none;
+  test::fast().sgd(
       {.lr = 0.5f, .momentum = 0, .dampening = 0, .weight_decay = 0, .nesterov = false, .first_step = true},
-      ops::full({4}, 1), none, p);
+      test::full({4}, 1), none, p);
   CHECK(test::values(p) == std::vector<double>(4, 0.5));
 }
 
 TEST_CASE("an AdamW step follows PyTorch's formula", "[kernels][optimizer]") {
   const AdamwConstants k = kAdamw;
   const double p0 = 2, g = 0.5, m0 = 0.25, v0 = 0.125;
-  Tensor p = ops::full({3}, p0, DType::f64), m = ops::full({3}, m0, DType::f64),
-         v = ops::full({3}, v0, DType::f64);
-  cpu().adamw(k, ops::full({3}, g, DType::f64), m, v, p);
+  Tensor p = test::full({3}, p0, DType::f64), m = test::full({3}, m0, DType::f64),
+         v = test::full({3}, v0, DType::f64);
+  test::fast().adamw(k, test::full({3}, g, DType::f64), m, v, p);
   const double lr = k.lr, beta1 = k.beta1, beta2 = k.beta2;
   const double m1 = beta1 * m0 + (1 - beta1) * g, v1 = beta2 * v0 + (1 - beta2) * g * g;
   const double scale =
       std::sqrt(v1) / std::sqrt(static_cast<double>(k.bias_correction2)) + static_cast<double>(k.epsilon);
   const double p1 = p0 * (1 - lr * static_cast<double>(k.weight_decay)) -
                     lr / static_cast<double>(k.bias_correction1) * m1 / scale;
-  CHECK(test::differs(m, ops::full({3}, m1, DType::f64), 1e-15) == "");
-  CHECK(test::differs(v, ops::full({3}, v1, DType::f64), 1e-15) == "");
-  CHECK(test::differs(p, ops::full({3}, p1, DType::f64), 1e-15) == "");
+  CHECK(test::differs(m, test::full({3}, m1, DType::f64), 1e-15) == "");
+  CHECK(test::differs(v, test::full({3}, v1, DType::f64), 1e-15) == "");
+  CHECK(test::differs(p, test::full({3}, p1, DType::f64), 1e-15) == "");
 }
 
 TEST_CASE("optimizer kernels equal the reference", "[kernels][optimizer]") {
@@ -85,20 +82,20 @@ TEST_CASE("optimizer kernels equal the reference", "[kernels][optimizer]") {
   const Tensor v0 = ops::unary(Unary::abs, test::random({n}, 4));
   for (const SgdConstants& k : sgd_cases()) {
     Tensor p = ops::clone(p0), m = ops::clone(m0), q = ops::clone(p0), b = ops::clone(m0);
-    cpu().sgd(k, grad, m, p);
-    reference_kernels().sgd(k, grad, b, q);
+    test::fast().sgd(k, grad, m, p);
+    test::reference().sgd(k, grad, b, q);
     CHECK(test::differs(p, q, 1e-6, 1e-6) == "");
     CHECK(test::differs(m, b, 1e-6, 1e-6) == "");
   }
   Tensor p = ops::clone(p0), m = ops::clone(m0), v = ops::clone(v0), q = ops::clone(p0), r = ops::clone(m0),
          s = ops::clone(v0);
-  cpu().adamw(kAdamw, grad, m, v, p);
-  reference_kernels().adamw(kAdamw, grad, r, s, q);
+  test::fast().adamw(kAdamw, grad, m, v, p);
+  test::reference().adamw(kAdamw, grad, r, s, q);
   CHECK(test::differs(p, q, 1e-6, 1e-6) == "");
   CHECK(test::differs(m, r, 1e-6, 1e-6) == "");
   CHECK(test::differs(v, s, 1e-6, 1e-6) == "");
-  cpu().lerp(grad, 0.125, p);
-  reference_kernels().lerp(grad, 0.125, q);
+  test::fast().lerp(grad, 0.125, p);
+  test::reference().lerp(grad, 0.125, q);
   CHECK(test::differs(p, q, 1e-6, 1e-6) == "");
 }
 
@@ -114,11 +111,11 @@ TEST_CASE("an element's update does not depend on where flat memory is cut or on
   for (const SgdConstants& k : sgd_cases()) {
     Tensor p = ops::clone(p0), m = ops::clone(m0), q = ops::clone(p0), b = ops::clone(m0);
     set_num_threads(3);
-    cpu().sgd(k, grad, m, p);
+    test::fast().sgd(k, grad, m, p);
     set_num_threads(1);
     in_parts(n, [&](std::int64_t begin, std::int64_t end) {
       Tensor x = part(q, begin, end), y = part(b, begin, end);
-      cpu().sgd(k, part(grad, begin, end), y, x);
+      test::fast().sgd(k, part(grad, begin, end), y, x);
     });
     CHECK(test::differs_bitwise(p, q) == "");
     CHECK(test::differs_bitwise(m, b) == "");
@@ -126,13 +123,13 @@ TEST_CASE("an element's update does not depend on where flat memory is cut or on
   Tensor p = ops::clone(p0), m = ops::clone(m0), v = ops::clone(v0), q = ops::clone(p0), r = ops::clone(m0),
          s = ops::clone(v0);
   set_num_threads(3);
-  cpu().adamw(kAdamw, grad, m, v, p);
-  cpu().lerp(grad, 0.3, m);
+  test::fast().adamw(kAdamw, grad, m, v, p);
+  test::fast().lerp(grad, 0.3, m);
   set_num_threads(1);
   in_parts(n, [&](std::int64_t begin, std::int64_t end) {
     Tensor x = part(q, begin, end), y = part(r, begin, end), z = part(s, begin, end);
-    cpu().adamw(kAdamw, part(grad, begin, end), y, z, x);
-    cpu().lerp(part(grad, begin, end), 0.3, y);
+    test::fast().adamw(kAdamw, part(grad, begin, end), y, z, x);
+    test::fast().lerp(part(grad, begin, end), 0.3, y);
   });
   set_num_threads(threads);
   CHECK(test::differs_bitwise(p, q) == "");

@@ -31,8 +31,8 @@ const Window kWindows[] = {
 };
 
 Tensor pooled(const Tensor& x, const Window& w, DType dtype, MemoryFormat format) {
-  return Tensor::empty({x.size(0), x.size(1), w.out_size(0, x.size(2)), w.out_size(1, x.size(3))}, dtype, {},
-                       format);
+  return test::empty({x.size(0), x.size(1), w.out_size(0, x.size(2)), w.out_size(1, x.size(3))}, dtype,
+                     format);
 }
 
 }  // namespace
@@ -47,21 +47,21 @@ TEST_CASE("pooling equals the reference for every window, dtype and layout", "[k
           Tensor y = pooled(x, window, dtype, format), index = pooled(x, window, DType::i64, format);
           Tensor ey = ops::empty_like(y), eindex = ops::empty_like(index);
           fast().max_pool2d(x, window, y, index);
-          reference_kernels().max_pool2d(x, window, ey, eindex);
+          test::reference().max_pool2d(x, window, ey, eindex);
           CHECK(test::differs_bitwise(y, ey) == "");
           CHECK(test::differs_bitwise(index, eindex) == "");
 
           const Tensor dy = test::random(y.shape(), 2, dtype, format);
           Tensor dx = ops::empty_like(x), edx = ops::empty_like(x);
           fast().max_pool2d_grad(dy, index, window, dx);
-          reference_kernels().max_pool2d_grad(dy, index, window, edx);
+          test::reference().max_pool2d_grad(dy, index, window, edx);
           CHECK(test::far_from(dx, edx, tolerance(dtype)) == "");
 
           fast().avg_pool2d(x, window, y);
-          reference_kernels().avg_pool2d(x, window, ey);
+          test::reference().avg_pool2d(x, window, ey);
           CHECK(test::far_from(y, ey, tolerance(dtype)) == "");
           fast().avg_pool2d_grad(dy, window, dx);
-          reference_kernels().avg_pool2d_grad(dy, window, edx);
+          test::reference().avg_pool2d_grad(dy, window, edx);
           CHECK(test::far_from(dx, edx, tolerance(dtype)) == "");
         }
 }
@@ -77,21 +77,21 @@ TEST_CASE("adaptive average pooling equals the reference, global and with uneven
         Tensor y = ops::empty_like(dy), ey = ops::empty_like(dy), dx = ops::empty_like(x),
                edx = ops::empty_like(x);
         fast().adaptive_avg_pool2d(x, y);
-        reference_kernels().adaptive_avg_pool2d(x, ey);
+        test::reference().adaptive_avg_pool2d(x, ey);
         CHECK(test::far_from(y, ey, tolerance(dtype)) == "");
         fast().adaptive_avg_pool2d_grad(dy, dx);
-        reference_kernels().adaptive_avg_pool2d_grad(dy, edx);
+        test::reference().adaptive_avg_pool2d_grad(dy, edx);
         CHECK(test::far_from(dx, edx, tolerance(dtype)) == "");
       }
 }
 
 TEST_CASE("max pooling keeps the first of equals, lets a NaN win and sees -inf", "[kernels][pool]") {
   const float inf = INFINITY, nan = NAN;
-  const Tensor x = Tensor::from<float>({1, 1, 0, nan, -inf, -inf,  //
-                                        1, 0, 2, 3, -inf, -inf},
-                                       {1, 1, 2, 6});
+  const Tensor x = test::from<float>({1, 1, 0, nan, -inf, -inf,  //
+                                      1, 0, 2, 3, -inf, -inf},
+                                     {1, 1, 2, 6});
   const Window window{.kernel = {2, 2}, .stride = {2, 2}};
-  Tensor y = Tensor::empty({1, 1, 1, 3}), index = Tensor::empty({1, 1, 1, 3}, DType::i64);
+  Tensor y = test::empty({1, 1, 1, 3}), index = test::empty({1, 1, 1, 3}, DType::i64);
   fast().max_pool2d(x, window, y, index);
   REQUIRE(index.to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 3, 4});
   REQUIRE(y.to_vector<float>()[0] == 1);
@@ -100,8 +100,8 @@ TEST_CASE("max pooling keeps the first of equals, lets a NaN win and sees -inf",
 }
 
 TEST_CASE("average pooling counts padding as zeros", "[kernels][pool]") {
-  const Tensor x = ops::full({1, 1, 2, 2}, 4);
-  Tensor y = Tensor::empty({1, 1, 2, 2});
+  const Tensor x = test::full({1, 1, 2, 2}, 4);
+  Tensor y = test::empty({1, 1, 2, 2});
   fast().avg_pool2d(x, {.kernel = {2, 2}, .stride = {2, 2}, .padding = {1, 1}}, y);
   REQUIRE(test::values(y) == std::vector<double>(4, 1));
 }

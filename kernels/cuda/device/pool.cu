@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // kernels/cuda/device/pool.cu - pooling. A thread makes one pixel of V channels of its result: sixteen bytes where
 // channels lie side by side, else one channel. Gradients are gathered, too: a pixel of x looks up the windows that hold
-// it, which takes no atomics and gives the same bits every time. Semantics: kernels/reference/pool.cpp.
+// it, which takes no atomics and gives the same bits every time. Loops over
+// windows stay loops: unrolled, their nested conditions spill registers. Semantics: kernels/reference/pool.cpp.
 #include "kernels/cuda/device/dispatch.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/walk.cuh"
@@ -25,7 +26,8 @@ struct Pixels {
 };
 
 struct Place {
-  std::int64_t n, c, h, w;
+  std::uint32_t n, c;
+  std::int32_t h, w;
 };
 
 template <int V>
@@ -33,40 +35,49 @@ __device__ Place place(const Pixels& pixels, std::uint32_t i) {
   const std::uint32_t a = pixels.inner.divide(i), first = i - a * pixels.inner.divisor;
   const std::uint32_t b = pixels.middle.divide(a), second = a - b * pixels.middle.divisor;
   const std::uint32_t n = pixels.outer.divide(b), third = b - n * pixels.outer.divisor;
-  if (pixels.channels_inside) return {n, std::int64_t{first} * V, third, second};
-  return {n, std::int64_t{third} * V, second, first};
+  if (pixels.channels_inside)
+    return {n, first * V, static_cast<std::int32_t>(third), static_cast<std::int32_t>(second)};
+  return {n, third * V, static_cast<std::int32_t>(second), static_cast<std::int32_t>(first)};
 }
 
-__device__ std::int64_t offset(const Image& image, const Place& p, std::int64_t h, std::int64_t w) {
-  return p.n * image.stride[0] + p.c * image.stride[1] + h * image.stride[2] + w * image.stride[3];
+// Where a channel of an image begins, and a pixel behind that.
+template <class T>
+__device__ T* plane(T* from, const Image& image, const Place& p) {
+  return from + p.n * image.stride[0] + p.c * image.stride[1];
+}
+__device__ std::int64_t pixel(const Image& image, std::int32_t h, std::int32_t w) {
+  return h * image.stride[2] + w * image.stride[3];
 }
 
-// Along one dim: which pixels of x belong to output o, and which outputs may hold a pixel.
+// Along one dim: which pixels of x belong to output o, and which outputs may hold a pixel. Sides of images and windows
+// fit into 31 bits, products of two of them need not.
 struct Side {
-  std::int64_t in, out, kernel, stride, padding, dilation;
+  std::int32_t in, out, kernel, stride, padding, dilation;
   bool adaptive;
 
-  __device__ std::int64_t first(std::int64_t o) const {
-    return adaptive ? o * in / out : o * stride - padding;
+  __device__ std::int32_t first(std::int32_t o) const {
+    return adaptive ? static_cast<std::int32_t>(std::int64_t{o} * in / out) : o * stride - padding;
   }
   /// Pixels from first(o) on, `dilation` apart, some of which may lie outside of x.
-  __device__ std::int64_t length(std::int64_t o) const {
-    return adaptive ? ((o + 1) * in + out - 1) / out - first(o) : kernel;
+  __device__ std::int32_t length(std::int32_t o) const {
+    return adaptive ? static_cast<std::int32_t>(((o + std::int64_t{1}) * in + out - 1) / out) - first(o)
+                    : kernel;
   }
   /// Padding counts in a fixed window.
-  __device__ double share(std::int64_t o) const { return 1.0 / static_cast<double>(length(o)); }
+  __device__ double share(std::int32_t o) const { return 1.0 / static_cast<double>(length(o)); }
 
-  __device__ std::int64_t first_output(std::int64_t i) const {
-    if (adaptive) return i * out / in;
-    const std::int64_t reach = i + padding - dilation * (kernel - 1);
+  __device__ std::int32_t first_output(std::int32_t i) const {
+    if (adaptive) return static_cast<std::int32_t>(std::int64_t{i} * out / in);
+    const std::int32_t reach = i + padding - dilation * (kernel - 1);
     return reach <= 0 ? 0 : (reach + stride - 1) / stride;
   }
-  __device__ std::int64_t last_output(std::int64_t i) const {
-    const std::int64_t last = adaptive ? ((i + 1) * out - 1) / in : (i + padding) / stride;
+  __device__ std::int32_t last_output(std::int32_t i) const {
+    const std::int32_t last =
+        adaptive ? static_cast<std::int32_t>(((i + std::int64_t{1}) * out - 1) / in) : (i + padding) / stride;
     return last < out ? last : out - 1;
   }
   /// Of an output between these two.
-  __device__ bool holds(std::int64_t o, std::int64_t i) const {
+  __device__ bool holds(std::int32_t o, std::int32_t i) const {
     return adaptive || (i - first(o)) % dilation == 0;
   }
 };
@@ -84,15 +95,17 @@ __global__ void __launch_bounds__(kThreads)
        i += gridDim.x * blockDim.x) {
     const Place p = place<V>(pixels, i);
     C best[V] = {};
-    std::int64_t where[V] = {};
+    std::int32_t where[V] = {};
     bool first = true;
-    for (std::int64_t a = 0; a < sides.height.kernel; ++a) {
-      const std::int64_t h = sides.height.first(p.h) + a * sides.height.dilation;
+#pragma unroll 1
+    for (std::int32_t a = 0; a < sides.height.kernel; ++a) {
+      const std::int32_t h = sides.height.first(p.h) + a * sides.height.dilation;
       if (h < 0 || h >= sides.height.in) continue;
-      for (std::int64_t b = 0; b < sides.width.kernel; ++b) {
-        const std::int64_t w = sides.width.first(p.w) + b * sides.width.dilation;
+#pragma unroll 1
+      for (std::int32_t b = 0; b < sides.width.kernel; ++b) {
+        const std::int32_t w = sides.width.first(p.w) + b * sides.width.dilation;
         if (w < 0 || w >= sides.width.in) continue;
-        const Pack<T, V> pack = load<V>(x + offset(x_at, p, h, w));
+        const Pack<T, V> pack = load<V>(plane(x, x_at, p) + pixel(x_at, h, w));
 #pragma unroll
         for (int v = 0; v < V; ++v) {
           // Of equals the first stays; a NaN wins, so that it is not hidden; the very first wins whatever it is.
@@ -111,8 +124,8 @@ __global__ void __launch_bounds__(kThreads)
       result.v[v] = convert<T>(best[v]);
       places.v[v] = where[v];
     }
-    store<V>(out + offset(out_at, p, p.h, p.w), result);
-    store<V>(index + offset(index_at, p, p.h, p.w), places);
+    store<V>(plane(out, out_at, p) + pixel(out_at, p.h, p.w), result);
+    store<V>(plane(index, index_at, p) + pixel(index_at, p.h, p.w), places);
   }
 }
 
@@ -124,12 +137,14 @@ __global__ void __launch_bounds__(kThreads)
   for (std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < pixels.count;
        i += gridDim.x * blockDim.x) {
     const Place p = place<V>(pixels, i);
-    const std::int64_t me = p.h * sides.width.in + p.w;
+    const std::int32_t me = p.h * sides.width.in + p.w;
     C sum[V] = {};
-    for (std::int64_t a = sides.height.first_output(p.h); a <= sides.height.last_output(p.h); ++a)
-      for (std::int64_t b = sides.width.first_output(p.w); b <= sides.width.last_output(p.w); ++b) {
-        const Pack<std::int64_t, V> winner = load<V>(index + offset(index_at, p, a, b));
-        const Pack<T, V> slope = load<V>(dy + offset(dy_at, p, a, b));
+#pragma unroll 1
+    for (std::int32_t a = sides.height.first_output(p.h); a <= sides.height.last_output(p.h); ++a)
+#pragma unroll 1
+      for (std::int32_t b = sides.width.first_output(p.w); b <= sides.width.last_output(p.w); ++b) {
+        const Pack<std::int64_t, V> winner = load<V>(plane(index, index_at, p) + pixel(index_at, a, b));
+        const Pack<T, V> slope = load<V>(plane(dy, dy_at, p) + pixel(dy_at, a, b));
 #pragma unroll
         for (int v = 0; v < V; ++v)
           if (winner.v[v] == me) sum[v] += convert<C>(slope.v[v]);
@@ -137,7 +152,7 @@ __global__ void __launch_bounds__(kThreads)
     Pack<T, V> result;
 #pragma unroll
     for (int v = 0; v < V; ++v) result.v[v] = convert<T>(sum[v]);
-    store<V>(dx + offset(dx_at, p, p.h, p.w), result);
+    store<V>(plane(dx, dx_at, p) + pixel(dx_at, p.h, p.w), result);
   }
 }
 
@@ -149,13 +164,15 @@ __global__ void __launch_bounds__(kThreads)
        i += gridDim.x * blockDim.x) {
     const Place p = place<V>(pixels, i);
     C sum[V] = {};
-    for (std::int64_t a = 0; a < sides.height.length(p.h); ++a) {
-      const std::int64_t h = sides.height.first(p.h) + a * sides.height.dilation;
+#pragma unroll 1
+    for (std::int32_t a = 0; a < sides.height.length(p.h); ++a) {
+      const std::int32_t h = sides.height.first(p.h) + a * sides.height.dilation;
       if (h < 0 || h >= sides.height.in) continue;
-      for (std::int64_t b = 0; b < sides.width.length(p.w); ++b) {
-        const std::int64_t w = sides.width.first(p.w) + b * sides.width.dilation;
+#pragma unroll 1
+      for (std::int32_t b = 0; b < sides.width.length(p.w); ++b) {
+        const std::int32_t w = sides.width.first(p.w) + b * sides.width.dilation;
         if (w < 0 || w >= sides.width.in) continue;
-        const Pack<T, V> pack = load<V>(x + offset(x_at, p, h, w));
+        const Pack<T, V> pack = load<V>(plane(x, x_at, p) + pixel(x_at, h, w));
 #pragma unroll
         for (int v = 0; v < V; ++v) sum[v] += convert<C>(pack.v[v]);
       }
@@ -164,7 +181,7 @@ __global__ void __launch_bounds__(kThreads)
     Pack<T, V> result;
 #pragma unroll
     for (int v = 0; v < V; ++v) result.v[v] = convert<T>(sum[v] * share);
-    store<V>(out + offset(out_at, p, p.h, p.w), result);
+    store<V>(plane(out, out_at, p) + pixel(out_at, p.h, p.w), result);
   }
 }
 
@@ -176,12 +193,14 @@ __global__ void __launch_bounds__(kThreads)
        i += gridDim.x * blockDim.x) {
     const Place p = place<V>(pixels, i);
     C sum[V] = {};
-    for (std::int64_t a = sides.height.first_output(p.h); a <= sides.height.last_output(p.h); ++a) {
+#pragma unroll 1
+    for (std::int32_t a = sides.height.first_output(p.h); a <= sides.height.last_output(p.h); ++a) {
       if (!sides.height.holds(a, p.h)) continue;
-      for (std::int64_t b = sides.width.first_output(p.w); b <= sides.width.last_output(p.w); ++b) {
+#pragma unroll 1
+      for (std::int32_t b = sides.width.first_output(p.w); b <= sides.width.last_output(p.w); ++b) {
         if (!sides.width.holds(b, p.w)) continue;
         const C share = static_cast<C>(sides.height.share(a) * sides.width.share(b));
-        const Pack<T, V> slope = load<V>(dy + offset(dy_at, p, a, b));
+        const Pack<T, V> slope = load<V>(plane(dy, dy_at, p) + pixel(dy_at, a, b));
 #pragma unroll
         for (int v = 0; v < V; ++v) sum[v] += convert<C>(slope.v[v]) * share;
       }
@@ -189,21 +208,22 @@ __global__ void __launch_bounds__(kThreads)
     Pack<T, V> result;
 #pragma unroll
     for (int v = 0; v < V; ++v) result.v[v] = convert<T>(sum[v]);
-    store<V>(dx + offset(dx_at, p, p.h, p.w), result);
+    store<V>(plane(dx, dx_at, p) + pixel(dx_at, p.h, p.w), result);
   }
 }
 
+std::int32_t narrow(std::int64_t size) { return static_cast<std::int32_t>(size); }
+
 Sides sides_of(const Image& x, const Image& out, const Window* window) {
   Side side[2];
-  for (int d = 0; d < 2; ++d)
-    side[d] =
-        window == nullptr ? Side{x.size[d + 2], out.size[d + 2], 1, 1, 0, 1, true} : Side{x.size[d + 2],
-                                                                                          out.size[d + 2],
-                                                                                          window->kernel[d],
-                                                                                          window->stride[d],
-                                                                                          window->padding[d],
-                                                                                          window->dilation[d],
-                                                                                          false};
+  for (int d = 0; d < 2; ++d) {
+    side[d] = {narrow(x.size[d + 2]), narrow(out.size[d + 2]), 1, 1, 0, 1, window == nullptr};
+    if (window == nullptr) continue;
+    side[d].kernel = narrow(window->kernel[d]);
+    side[d].stride = narrow(window->stride[d]);
+    side[d].padding = narrow(window->padding[d]);
+    side[d].dilation = narrow(window->dilation[d]);
+  }
   return {side[0], side[1]};
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // kernels/cuda/device/reduce.cu - reductions over any dims and strides. The threads of a block form a rectangle: some
 // outputs beside each other times some positions of each. Neighbouring threads take what lies side by side in memory,
-// outputs or positions. Long reductions to few outputs are cut into pieces that a second launch folds in order. Sums run
-// for a while in the compute type and are then added to a wide total. Read before: kernels/functor/reduce.h.
+// outputs or positions. Long reductions to few outputs are cut into pieces that a second launch folds in order. Totals
+// are wide, as on the CPU; 16-bit floats are added in f32 for a short while before. Read before: kernels/functor/reduce.h.
 #include <cmath>
 
 #include "kernels/cuda/device/dispatch.cuh"
@@ -14,7 +14,7 @@
 namespace brigade::device {
 namespace {
 
-constexpr std::uint32_t kRun = 32;  // Additions in the compute type before the wide total takes them.
+constexpr std::uint32_t kRun = 32;  // Additions of 16-bit floats in f32 before the double total takes them.
 
 // How the threads of a block are shared between outputs and positions; both are powers of two.
 struct Rectangle {
@@ -68,8 +68,7 @@ __global__ void __launch_bounds__(kThreads)
     reduce_kernel(F f, Rectangle r, Offsets<2> kept, Offsets<1> reduced, std::uint32_t pieces,
                   std::uint32_t length, const T* x, Out* out, wide_t<T>* partial) {
   using Wide = wide_t<T>;
-  // Integers are summed wide from the start: they must not overflow on the way.
-  using Sum = std::conditional_t<std::is_floating_point_v<compute_t<T>>, compute_t<T>, Wide>;
+  using Sum = std::conditional_t<is_half_v<T>, float, Wide>;
   const std::uint32_t groups = (kept.numel + r.outputs - 1) / r.outputs, all = groups * pieces;
   for (std::uint32_t item = blockIdx.x; item < all; item += gridDim.x) {
     const std::uint32_t piece = item / groups, k = item % groups * r.outputs + r.output();
