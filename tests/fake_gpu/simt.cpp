@@ -149,13 +149,14 @@ Fiber& Block::idle_fiber() {
     idle_.pop_back();
     return fiber;
   }
-  Fiber& fiber = *fibers_.emplace_back(std::make_unique<Fiber>());
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack.get();
-  fiber.context.uc_stack.ss_size = kStackBytes;
-  fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, &Block::main, 0);
-  return fiber;
+  fibers_.push_back(std::make_unique<Fiber>());
+  getcontext(&fibers_.back()->context);  // It returns twice, too; only what members know is sure behind it.
+  ucontext_t& context = fibers_.back()->context;
+  context.uc_stack.ss_sp = fibers_.back()->stack.get();
+  context.uc_stack.ss_size = kStackBytes;
+  context.uc_link = nullptr;
+  makecontext(&context, &Block::main, 0);
+  return *fibers_.back();
 }
 
 void Block::run(dim3 index, std::size_t shared_bytes, bool backwards, const std::function<void()>& kernel) {
