@@ -218,12 +218,14 @@ const std::uint64_t* Block::exchange(const char* what, unsigned mask, std::uint6
   return values;
 }
 
-// Blocks in the order i * step + first modulo their number: a permutation, as step has no divisor in common with it.
+// Another order for each launch of a stream: i * step + first modulo the number of blocks, a permutation, as step has
+// no divisor in common with it.
 void run_grid(dim3 grid, dim3 threads, std::size_t shared_bytes, const std::function<void()>& kernel) {
   gridDim = grid;
   blockDim = threads;
+  static thread_local std::uint64_t launches = 0;
   const char* text = std::getenv("FAKE_GPU_SEED");
-  const std::uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 10) : 0;
+  const std::uint64_t seed = (text != nullptr ? std::strtoull(text, nullptr, 10) : 0) + ++launches;
   const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
   std::uint64_t step = 1 + seed * 0x9e3779b97f4a7c15u % blocks;
   while (std::gcd(step, blocks) != 1) ++step;
