@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// kernels/cuda/settings.h - what a program may choose about NVIDIA's libraries. For the whole process; read at each
+// call. Plain C++: a program sets them without a CUDA header.
+#pragma once
+
+namespace brigade::cuda {
+
+/// Whether f32 products and convolutions may round their factors to TF32 (10 bits of mantissa; sums stay f32): several
+/// times faster on tensor cores. Off at the start: f32 then means f32.
+void set_allow_tf32(bool allow);
+bool allow_tf32();
+
+/// Whether cuDNN times its algorithms on the first call with a shape, instead of asking a heuristic. The choice, and
+/// with it the last bits of results, may then differ between runs. Off at the start.
+void set_time_convolutions(bool on);
+bool time_convolutions();
+
+}  // namespace brigade::cuda
