@@ -61,8 +61,8 @@ Walk<1 + sizeof...(Others)> plan_walk(Order order, const Tensor& first, const Ot
   return walk;
 }
 
-/// The dims of a reduction in memory order, cut into those that are reduced and those that are kept (tensor 0 is x, tensor
-/// 1 is out, with size 1 where x is reduced).
+/// The dims of a reduction in memory order, cut into those that are reduced and those that are kept (tensor 0 is x,
+/// tensor 1 is out, with size 1 where x is reduced).
 struct Split {
   Walk<2> kept, reduced;
   bool inner_is_kept = false;  ///< Of all dims, the densest of x is a kept one.

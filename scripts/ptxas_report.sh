@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# scripts/ptxas_report.sh - what the assembler makes of the device kernels, without a GPU: registers, spills and accesses
-# of 16 bytes, for compute capabilities 8.0 and 9.0. Ends with an error if a kernel spills registers to memory, or if a
-# file of kernels that move memory has no 16-byte load and store. Usage: scripts/ptxas_report.sh [file.cu …]
+# scripts/ptxas_report.sh - what the assembler makes of the device kernels, without a GPU: registers, spills and
+# accesses of 16 bytes, for compute capabilities 8.0 and 9.0. Ends with an error if a kernel spills registers to
+# memory, or if a file of kernels that move memory has no 16-byte load and store. Usage: scripts/ptxas_report.sh
+# [file.cu …]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

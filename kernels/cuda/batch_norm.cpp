@@ -3,6 +3,7 @@
 // kernels/cuda/device/batch_norm.h. Sums are f32 over a handful of values and double from there on, always added in the
 // same order.
 #include "kernels/cuda/device/batch_norm.h"
+
 #include "kernels/cuda/slots.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/ops.h"

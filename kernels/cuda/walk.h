@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// kernels/cuda/walk.h - from Tensors to what the device kernels take: plain walks, in parts that 32 bits can number, and
-// a stream. Read before: kernels/walk.h, kernels/cuda/device/device_kernels.h. Read next: kernels/cuda/elementwise.cpp.
+// kernels/cuda/walk.h - from Tensors to what the device kernels take: plain walks, in parts that 32 bits can number,
+// and a stream. Read before: kernels/walk.h, kernels/cuda/device/device_kernels.h. Read next:
+// kernels/cuda/elementwise.cpp.
 #pragma once
 
 #include <string_view>

@@ -90,7 +90,8 @@ function(brigade_device_library name)
   # CMake 3.25 does not know C++20 for nvcc.
   # 186: a comparison of an unsigned element with zero, in a functor for all types.
   target_compile_options(brigade_${name} PRIVATE -std=c++20 --expt-relaxed-constexpr -diag-suppress=186
-    -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas,-fvisibility=hidden $<$<BOOL:${BRIGADE_WERROR}>:-Werror=all-warnings,-Xcompiler=-Werror>)
+    -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas,-fvisibility=hidden
+    "$<$<BOOL:${BRIGADE_WERROR}>:-Werror=all-warnings;-Xcompiler=-Werror>")
   target_link_libraries(brigade_${name} PUBLIC CUDA::cudart)
   target_link_options(brigade_${name} PRIVATE -Wl,--enable-new-dtags)
   set_target_properties(brigade_${name} PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_STANDARD_REQUIRED OFF

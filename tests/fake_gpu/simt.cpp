@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // tests/fake_gpu/simt.cpp - the threads of a block as fibers: functions with a stack of their own, which give up the
-// CPU only where they wait. ucontext makes them; _setjmp and _longjmp, which leave the kernel of the operating system alone,
-// go to and fro between them. A fiber runs one GPU thread after another for as long as none of them waits, so a
-// kernel without barriers costs no switch at all; each thread that waits keeps its fiber, and a new one goes on.
+// CPU only where they wait. ucontext makes them; _setjmp and _longjmp, which leave the kernel of the operating system
+// alone, go to and fro between them. A fiber runs one GPU thread after another for as long as none of them waits, so
+// a kernel without barriers costs no switch at all; each thread that waits keeps its fiber, and a new one goes on.
 #include "tests/fake_gpu/simt.h"
 
 #include <setjmp.h>

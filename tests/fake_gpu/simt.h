@@ -8,7 +8,8 @@
 // hang or be undefined on a GPU ends the program with a message: a thread that leaves while others wait at a barrier,
 // lanes that disagree about who takes part in an exchange, a write behind the end of dynamic shared memory.
 // The blocks of a grid run one after another, in another order for each launch (FAKE_GPU_SEED shuffles them all); in
-// every second block threads start from the last. What this cannot find: races that need two threads at the same instant. How: simt.cpp.
+// every second block threads start from the last. What this cannot find: races that need two threads at the same
+// instant. How: simt.cpp.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tests/kernels/device_kernels_test.cpp - what lets a device run ahead of the host (steps that it cancels by itself, the
-// scale of an f16 loss, flags, images from bytes), and that its sums give the same bits every time.
+// tests/kernels/device_kernels_test.cpp - what lets a device run ahead of the host (steps that it cancels by itself,
+// the scale of an f16 loss, flags, images from bytes), and that its sums give the same bits every time.
 #include <cmath>
 #include <limits>
 

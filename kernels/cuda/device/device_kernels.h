@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// kernels/cuda/device/device_kernels.h - the door to libbrigade_device_kernels.so, which nvcc compiles: plain values and
-// device pointers in, kernels on a stream out. What each function computes is written at its slot in
+// kernels/cuda/device/device_kernels.h - the door to libbrigade_device_kernels.so, which nvcc compiles: plain values
+// and device pointers in, kernels on a stream out. What each function computes is written at its slot in
 // kernels/kernels.h. All return at once, with an error of the launch or cudaErrorInvalidValue for a dtype that the
 // caller ought to have refused. The slots that call them: kernels/cuda/*.cpp.
 #pragma once

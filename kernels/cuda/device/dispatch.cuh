@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// kernels/cuda/device/dispatch.cuh - from a DType to a C++ type, for code that may not throw: this library is a world of
-// its own, which only knows error codes.
+// kernels/cuda/device/dispatch.cuh - from a DType to a C++ type, for code that may not throw: this library is a world
+// of its own, which only knows error codes.
 #pragma once
 
 #include <cuda_runtime_api.h>

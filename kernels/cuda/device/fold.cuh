@@ -19,8 +19,8 @@ __device__ T fold_warp(T value, const F& f) {
   return value;
 }
 
-/// f over the values of a block of whole warps in one dim, in all of its threads; `neutral` changes nothing. All threads
-/// call it. The block's threads wait for each other at its start, so it may be called again at once.
+/// f over the values of a block of whole warps in one dim, in all of its threads; `neutral` changes nothing. All
+/// threads call it. The block's threads wait for each other at its start, so it may be called again at once.
 template <class T, class F>
 __device__ T fold_block(T value, T neutral, const F& f) {
   __shared__ T of_warps[kWarp];

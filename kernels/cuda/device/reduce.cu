@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // kernels/cuda/device/reduce.cu - reductions over any dims and strides. The threads of a block form a rectangle: some
 // outputs beside each other times some positions of each. Neighbouring threads take what lies side by side in memory,
-// outputs or positions. Long reductions to few outputs are cut into pieces that a second launch folds in order. Totals
-// are wide, as on the CPU; 16-bit floats are added in f32 for a short while before. Read before: kernels/functor/reduce.h.
+// outputs or positions. Long reductions to few outputs are cut into pieces that a second launch folds in order.
+// Totals are wide, as on the CPU; 16-bit floats are added in f32 for a short while before. Read before:
+// kernels/functor/reduce.h.
 #include <cmath>
 
 #include "kernels/cuda/device/dispatch.cuh"
