@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// tests/fake_gpu/cublas_lt.cpp - libcublasLt.so.13 of the emulated GPU: the functions that the product calls. It refuses
-// what NVIDIA's documentation of cublasLtMatmul() refuses (dtypes, leading dimensions, alignment, workspace), and what it
-// gives is a plain loop over column-major matrices, run on the emulated stream.
+// tests/fake_gpu/cublas_lt.cpp - libcublasLt.so.13 of the emulated GPU: the functions that the product calls. What
+// NVIDIA's documentation of cublasLtMatmul() refuses (dtypes, leading dimensions, alignment, workspace) it refuses, and
+// what it gives is a plain loop over column-major matrices, run on the emulated stream.
 #include <cublasLt.h>
 
 #include <algorithm>

@@ -70,7 +70,7 @@ struct Setting {
 }  // namespace
 
 TEST_CASE("cuBLASLt is asked once for each kind of product, whatever it is made of",
-          "[kernels][matmul][cache]") {
+          "[kernels][libraries]") {
   if (const std::string why = missing(); !why.empty()) return test::skip(why);
   const Tensor a = random({24, 40}, 1), b = random({40, 16}, 2);
   const Tensor first = ops::matmul(a, b);
@@ -92,7 +92,7 @@ TEST_CASE("cuBLASLt is asked once for each kind of product, whatever it is made 
   CHECK(asked() == 0);
 }
 
-TEST_CASE("each thread has its own handle and asks for itself", "[kernels][matmul][cache]") {
+TEST_CASE("each thread has its own handle and asks for itself", "[kernels][libraries]") {
   if (const std::string why = missing(); !why.empty()) return test::skip(why);
   const Tensor a = random({3, 11}, 1), b = random({11, 2}, 2);
   const Tensor here = on_cpu(ops::matmul(a, b));
@@ -104,7 +104,7 @@ TEST_CASE("each thread has its own handle and asks for itself", "[kernels][matmu
   CHECK(test::differs_bitwise(here, there) == "");
 }
 
-TEST_CASE("cuDNN is asked once for each pass, shape and dtype", "[kernels][conv][cache]") {
+TEST_CASE("cuDNN is asked once for each pass, shape and dtype", "[kernels][libraries]") {
   if (const std::string why = missing(); !why.empty()) return test::skip(why);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     CAPTURE(name(dtype));
@@ -120,7 +120,7 @@ TEST_CASE("cuDNN is asked once for each pass, shape and dtype", "[kernels][conv]
 }
 
 TEST_CASE("timing cuDNN's algorithms happens once, and never on a tensor that is to be added to",
-          "[kernels][conv][cache]") {
+          "[kernels][libraries]") {
   if (const std::string why = missing(); !why.empty()) return test::skip(why);
   const Tensor dy = random({2, 16, 5, 5}, 1), w = weights({16, 8, 3, 3}, 2), old = random({2, 8, 5, 5}, 3);
   Tensor expected = on_cpu(old), dx = on_gpu(on_cpu(old));
@@ -136,7 +136,7 @@ TEST_CASE("timing cuDNN's algorithms happens once, and never on a tensor that is
 }
 
 TEST_CASE("what cuBLASLt and cuDNN refuse is said with their words and what it was",
-          "[kernels][cache][error]") {
+          "[kernels][libraries][error]") {
   if (const std::string why = missing(); !why.empty()) return test::skip(why);
   const Tensor a = random({1, 4, 6}, 1), b = random({1, 6, 2}, 2);
   Tensor out = Tensor::empty({1, 4, 2}, DType::f16, kGpu);  // Not one of the dtypes beside f32.

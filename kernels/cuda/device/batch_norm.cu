@@ -10,7 +10,7 @@ namespace {
 // Each thread sums differences from the first of its values, so that a mean that is large beside the deviations does
 // not cancel, and an outlier there spoils few: sums of a handful of f32. All that is merged is double.
 template <class T, int V, bool kRows>
-__global__ void moments_kernel(const T* x, ChannelWalk walk, MomentPieces out) {
+__global__ void __launch_bounds__(kThreads) moments_kernel(const T* x, ChannelWalk walk, MomentPieces out) {
   using S = compute_t<T>;
   auto* merged = dynamic_shared<TwoDoubles>();
   double* counts = reinterpret_cast<double*>(merged + kThreads * V);
@@ -73,8 +73,8 @@ __device__ void merge_pieces(const MomentPieces& in, std::int64_t channels, std:
   if (lane == 0 && c < channels) finish(c, merged[column]);
 }
 
-__global__ void merge_kernel(MomentPieces in, std::int64_t channels, std::int64_t count, double* mean,
-                             double* squares) {
+__global__ void __launch_bounds__(kThreads)
+    merge_kernel(MomentPieces in, std::int64_t channels, std::int64_t count, double* mean, double* squares) {
   merge_pieces(in, channels, count, [=](std::int64_t c, const TwoDoubles& m) {
     mean[c] = m.first;
     squares[c] = m.second;
@@ -82,8 +82,8 @@ __global__ void merge_kernel(MomentPieces in, std::int64_t channels, std::int64_
 }
 
 template <class S>
-__global__ void statistics_kernel(MomentPieces in, std::int64_t channels, std::int64_t count,
-                                  BatchNormStatistics s) {
+__global__ void __launch_bounds__(kThreads)
+    statistics_kernel(MomentPieces in, std::int64_t channels, std::int64_t count, BatchNormStatistics s) {
   merge_pieces(in, channels, count, [=](std::int64_t c, const TwoDoubles& m) {
     const auto at = [c](const void* p) { return static_cast<double>(static_cast<const S*>(p)[c]); };
     const auto put = [c](void* p, double value) { static_cast<S*>(p)[c] = static_cast<S>(value); };
@@ -100,14 +100,15 @@ __global__ void statistics_kernel(MomentPieces in, std::int64_t channels, std::i
 }
 
 template <class S>
-__global__ void inverse_kernel(const S* variance, double epsilon, S* invstd, std::int64_t channels) {
+__global__ void __launch_bounds__(kThreads)
+    inverse_kernel(const S* variance, double epsilon, S* invstd, std::int64_t channels) {
   for (std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; c < channels;
        c += gridDim.x * blockDim.x)
     invstd[c] = static_cast<S>(1 / std::sqrt(static_cast<double>(variance[c]) + epsilon));
 }
 
 template <class T, int V, bool kRows, bool kAdd, bool kRelu>
-__global__ void apply_kernel(BatchNormApply a, ChannelWalk walk) {
+__global__ void __launch_bounds__(kThreads) apply_kernel(BatchNormApply a, ChannelWalk walk) {
   using S = compute_t<T>;
   using Access = Pack<T, V>;
   const std::int64_t c = walk.channel<V>();

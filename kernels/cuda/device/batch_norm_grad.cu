@@ -14,7 +14,8 @@ namespace {
 enum class Mask { none, from_x, from_y };
 
 template <class T, int V, bool kRows, Mask kMask>
-__global__ void sums_kernel(BatchNormGrad g, ChannelWalk walk, TwoDoubles* partial, T* dz) {
+__global__ void __launch_bounds__(kThreads)
+    sums_kernel(BatchNormGrad g, ChannelWalk walk, TwoDoubles* partial, T* dz) {
   using S = compute_t<T>;
   using Access = Pack<T, V>;
   auto* merged = dynamic_shared<TwoDoubles>();
@@ -55,8 +56,9 @@ __global__ void sums_kernel(BatchNormGrad g, ChannelWalk walk, TwoDoubles* parti
 constexpr unsigned kMergeColumns = 8, kMergeLanes = kThreads / kMergeColumns;
 
 template <class S>
-__global__ void finish_sums_kernel(const TwoDoubles* partial, std::int64_t pieces, std::int64_t channels,
-                                   const S* invstd, S* dgamma, S* dbeta) {
+__global__ void __launch_bounds__(kThreads)
+    finish_sums_kernel(const TwoDoubles* partial, std::int64_t pieces, std::int64_t channels, const S* invstd,
+                       S* dgamma, S* dbeta) {
   auto* merged = dynamic_shared<TwoDoubles>();
   double* counts = reinterpret_cast<double*>(merged + kThreads);
   const unsigned column = threadIdx.x % kMergeColumns, lane = threadIdx.x / kMergeColumns;
@@ -76,8 +78,9 @@ __global__ void finish_sums_kernel(const TwoDoubles* partial, std::int64_t piece
 
 // The mask was applied already where it came from y: dy is dz then.
 template <class T, int V, bool kRows, bool kMasked>
-__global__ void grad_input_kernel(BatchNormGrad g, ChannelWalk walk, const void* dgamma, const void* dbeta,
-                                  double count, T* dx) {
+__global__ void __launch_bounds__(kThreads)
+    grad_input_kernel(BatchNormGrad g, ChannelWalk walk, const void* dgamma, const void* dbeta, double count,
+                      T* dx) {
   using S = compute_t<T>;
   using Access = Pack<T, V>;
   const std::int64_t c = walk.channel<V>();
