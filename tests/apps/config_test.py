@@ -138,7 +138,7 @@ class Mistakes(ConfigTest):
 
     def test_files_that_cannot_be_read(self):
         self.refuse(2, "--config .*nowhere: cannot be read", "--config", self.folder / "nowhere")
-        self.refuse(2, "--config .*: cannot be read", "--config", self.folder)
+        self.refuse(2, "--config .*: must be a regular file; got a directory", "--config", self.folder)
 
 
 class Summary(ConfigTest):
