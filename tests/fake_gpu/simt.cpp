@@ -76,7 +76,7 @@ class Block {
 thread_local Block block;
 
 std::string text(uint3 at) {
-  return "(" + std::to_string(at.x) + ", " + std::to_string(at.y) + ", " + std::to_string(at.z) + ")";
+  return std::to_string(at.x) + "," + std::to_string(at.y) + "," + std::to_string(at.z);
 }
 
 void Block::report(const std::string& what) const {
