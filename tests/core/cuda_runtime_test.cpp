@@ -7,33 +7,22 @@
 
 #include "core/cuda/check_cuda.h"
 #include "core/cuda/stream_cuda.h"
+#include "tests/core/cuda_gate.h"
 #include "tests/support/tensors.h"
 #include "tests/support/test.h"
 
 using namespace brigade;
 using namespace std::chrono_literals;
+using test::Gate;
 using test::test_device;
 
 namespace {
-
-/// Keeps `stream` from going on until opened, or for a minute.
-void hold(Stream& stream, ManualEvent& gate) {
-  const auto wait = [](void* event) {
-    static_cast<void>(static_cast<ManualEvent*>(event)->wait_until(Clock::now() + 60s));
-  };
-  check_cuda(cudaLaunchHostFunc(native(stream), wait, &gate), "cudaLaunchHostFunc");
-}
 
 /// test::random() makes its tensors on the device.
 Tensor on_host(const Shape& shape, std::uint64_t seed, DType dtype = DType::f32,
                MemoryFormat format = MemoryFormat::contiguous) {
   return test::random(shape, seed, dtype, format).to(Device{});
 }
-
-struct Opens {
-  ManualEvent& gate;
-  ~Opens() { gate.complete(); }
-};
 
 }  // namespace
 
@@ -59,15 +48,14 @@ TEST_CASE("copies of pinned memory come behind the stream's work, and the caller
   auto *const from = reinterpret_cast<int*>(host.data()), *const to = reinterpret_cast<int*>(back.data());
   std::fill_n(from, 1000, 1);
   std::fill_n(to, 1000, 2);
-  ManualEvent gate;
-  const Opens opens{gate};
-  hold(device.current_stream(), gate);
+  Gate gate;
+  gate.hold(device.current_stream());
   device.copy_from_pinned(memory.data(), from, 4000);
   device.copy_to_pinned(to, memory.data(), 4000);
   const Event copied = device.current_stream().record();
   REQUIRE_FALSE(copied.done());
   from[0] = 5;  // Not yet read: the stream stands still.
-  gate.complete();
+  gate.open();
   copied.wait();
   REQUIRE(to[0] == 5);
   REQUIRE(to[999] == 1);
@@ -76,15 +64,14 @@ TEST_CASE("copies of pinned memory come behind the stream's work, and the caller
 TEST_CASE("pinned memory that is given back is not handed out while a copy still reads it", "[core][.cuda]") {
   Runtime& device = runtime(test_device());
   const Storage memory(test_device(), 4000);
-  ManualEvent gate;
-  const Opens opens{gate};
+  Gate gate;
   Storage first = device.allocate_pinned(4000);
   const std::byte* const at = first.data();
-  hold(device.current_stream(), gate);
+  gate.hold(device.current_stream());
   device.copy_from_pinned(memory.data(), first.data(), 4000);
   first = Storage();
   REQUIRE(device.allocate_pinned(4000).data() != at);
-  gate.complete();
+  gate.open();
   device.current_stream().synchronize();
   bool again = false;  // Among the free blocks of that size.
   std::vector<Storage> blocks;
@@ -96,16 +83,15 @@ TEST_CASE("pinned memory that is given back is not handed out while a copy still
 TEST_CASE("memory that another stream still reads is not handed out before it is done", "[core][.cuda]") {
   Runtime& device = runtime(test_device());
   const auto other = device.make_stream("reader");
-  ManualEvent gate;
-  const Opens opens{gate};
+  Gate gate;
   auto block = std::make_unique<Storage>(test_device(), 3 << 20);
   const std::byte* const at = block->data();
   other->wait(device.current_stream().record());
-  hold(*other, gate);
+  gate.hold(*other);
   device.note_use(at + 1000, *other);
   block.reset();
   REQUIRE(Storage(test_device(), 3 << 20).data() != at);
-  gate.complete();
+  gate.open();
   other->synchronize();
   bool again = false;
   std::vector<Storage> blocks;
