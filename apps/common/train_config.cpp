@@ -118,7 +118,7 @@ Values read_file(const std::string& path, const std::vector<const CLI::Option*>&
     for (const CLI::Option* option : options) text += (text.empty() ? "" : ", ") + key_of(*option);
     return text;
   };
-  constexpr std::int64_t kMaxBytes = 1 << 20;
+  constexpr std::int64_t kMaxBytes = 64 << 10;  // CLI11 copies what is left of a list for each of its items.
   std::string all;
   try {
     all = RegularFile(path, str("--config ", path, ": "), kMaxBytes).read_rest();

@@ -25,8 +25,9 @@ using Json = nlohmann::json;
 // Unpacked; a kilobyte of gzip may hold a megabyte. Traces are written with at most half of this.
 constexpr std::size_t kMaxTraceBytes = std::size_t{128} << 20;
 constexpr std::int64_t kMaxRanks = 65'536;
-// Of what the parser keeps: the event that is open, and what stands beside events.
-constexpr std::int64_t kMaxValues = 1'000'000;
+// Of what the parser keeps: the event that is open, and what stands beside events. It looks at the latter again after
+// each event, of which there may be millions.
+constexpr std::int64_t kMaxValues = 1'000;
 
 std::string unpack(const fs::path& file) {
   const RegularFile packed(file, str("report: ", file.string(), ": "), kMaxFileBytes);

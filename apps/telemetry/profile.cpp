@@ -90,6 +90,7 @@ DType dtype_named(const Reader& reader, const std::string& wanted) {
 }
 
 void read_parameters(const Reader& reader, const std::string& where, dist::StepProfile& step) {
+  constexpr std::size_t kMaxParameters = 20'000;  // A planner takes its time.
   constexpr std::int64_t kMaxTotal = std::int64_t{1} << 53;
   std::int64_t total = 0;
   for (const Map& entry : reader.list("parameters")) {
@@ -99,6 +100,7 @@ void read_parameters(const Reader& reader, const std::string& where, dist::StepP
                                .dtype = dtype_named(p, p.text("dtype")),
                                .dims = static_cast<int>(p.whole("dims"))});
     step.ready_s.push_back(p.number("ready_s"));
+    p.require(step.parameters.size() <= kMaxParameters, str("may be ", kMaxParameters, " at most"));
     total += step.parameters.back().bytes;
     p.require(total <= kMaxTotal, str("all \"bytes\" must come to at most ", kMaxTotal));
   }

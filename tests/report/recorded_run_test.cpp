@@ -176,3 +176,17 @@ TEST_CASE("a trace that is cut off is refused", "[report][files][error]") {
   CHECK_THROWS_WITH(report::read_run(folder.path()),
                     ContainsSubstring("trace.json.gz: must hold one JSON object"));
 }
+
+TEST_CASE("files that would make their reader work for ever are refused", "[report][files][error]") {
+  SampleRun covers, beside, deep;
+  const std::string step =
+      R"({"name":"step 1","cat":"step","ph":"X","ts":0,"dur":10,"pid":0,"args":{"step":1}})";
+  covers.trace = "[" + step + "," + step + "]";
+  CHECK_THAT(refusal(covers), ContainsSubstring("step 1 of rank 0 must not begin before step 1 ends"));
+  beside.trace = "[" + step;
+  for (int i = 0; i < 1000; ++i) beside.trace += ",0";
+  beside.trace += "]";
+  CHECK_THAT(refusal(beside), ContainsSubstring("may have 1000 values beside events"));
+  deep.config = std::string(1'000'000, '[');
+  CHECK_THAT(refusal(deep), ContainsSubstring("config.json: must not nest deeper than 16 levels"));
+}

@@ -96,3 +96,18 @@ TEST_CASE("a directory without a profile is named", "[telemetry][profile][error]
   write_profile(folder.path(), sample());
   REQUIRE(profile_to_json(read_profile(folder.path())) == profile_to_json(sample()));
 }
+
+TEST_CASE("a profile that is nested without end, or whose sizes have no sum, is refused",
+          "[telemetry][profile][error]") {
+  const std::string text = profile_to_json(sample());
+  CHECK_THROWS_WITH(profile_from_json(std::string(1'000'000, '['), "here"),
+                    "profile: here: must not nest deeper than 6 levels");
+  CHECK_THROWS_WITH(profile_from_json(std::string((8 << 20) + 1, ' '), "here"),
+                    "profile: here: may have 8388608 bytes; got 8388609");
+  nlohmann::json many = nlohmann::json::parse(text);
+  const nlohmann::json huge = {
+      {"name", "x"}, {"bytes", 8'000'000'000'000'000}, {"dtype", "f32"}, {"dims", 1}, {"ready_s", 0}};
+  many["parameters"] = {huge, huge};
+  CHECK_THROWS_WITH(profile_from_json(many.dump(), "here"),
+                    ContainsSubstring("must come to at most 9007199254740992"));
+}
