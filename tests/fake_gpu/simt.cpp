@@ -75,13 +75,9 @@ class Block {
 
 thread_local Block block;
 
-std::string text(uint3 at) {
-  return std::to_string(at.x) + "," + std::to_string(at.y) + "," + std::to_string(at.z);
-}
-
 void Block::report(const std::string& what) const {
-  std::fprintf(stderr, "emulated GPU: %s; block %s, thread %s\n", what.c_str(), text(blockIdx).c_str(),
-               text(threadIdx).c_str());
+  std::fprintf(stderr, "emulated GPU: %s; block (%u, %u, %u), thread (%u, %u, %u)\n", what.c_str(),
+               blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
   std::abort();  // As an assert on a device ends its process.
 }
 

@@ -105,7 +105,7 @@ constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f64};
 
 }  // namespace
 
-TEST_CASE("every algorithm equals the reference on every shape it takes", "[kernels][conv]") {
+TEST_CASE("every algorithm equals the reference on every shape it takes", "[kernels][conv][cpu]") {
   for (const Case& k : kCases)
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const Tensors plain(k, dtype, MemoryFormat::contiguous), last(k, dtype, MemoryFormat::channels_last);
@@ -126,7 +126,7 @@ TEST_CASE("every algorithm equals the reference on every shape it takes", "[kern
 }
 
 TEST_CASE("every algorithm adds to a gradient what it would write, f32 and f64 to the bit",
-          "[kernels][conv]") {
+          "[kernels][conv][cpu]") {
   for (const Case& k : kCases)
     for (const DType dtype : kDTypes)
       for (const MemoryFormat format : test::kFormats) {
@@ -150,7 +150,7 @@ TEST_CASE("every algorithm adds to a gradient what it would write, f32 and f64 t
       }
 }
 
-TEST_CASE("tiles round a sum to bf16 once", "[kernels][conv][amx]") {
+TEST_CASE("tiles round a sum to bf16 once", "[kernels][conv][cpu][amx]") {
   if (!cpu::amx::available()) SUCCEED("skipped: this processor has no AMX");
   // 1 + 2^-8 alone would be rounded to 1, and 1 - 1 is nothing.
   const Case k{"", 16, 32, 32, 1, 16, {}};
@@ -173,7 +173,7 @@ TEST_CASE("tiles round a sum to bf16 once", "[kernels][conv][amx]") {
   }
 }
 
-TEST_CASE("f32 on AMX tiles is as exact as f32 sums are", "[kernels][conv][amx]") {
+TEST_CASE("f32 on AMX tiles is as exact as f32 sums are", "[kernels][conv][cpu][amx]") {
   if (!cpu::amx::available()) SUCCEED("skipped: this processor has no AMX");
   const Case k{"", 16, 64, 32, 4, 16, k3x3};
   const Tensors t(k, DType::f32, MemoryFormat::channels_last);
@@ -191,7 +191,7 @@ TEST_CASE("f32 on AMX tiles is as exact as f32 sums are", "[kernels][conv][amx]"
 
 // An infinity times the parts of a weight that are zero is NaN, too.
 TEST_CASE("what is not finite stays so in f32 on AMX tiles, and touches its own pixel only",
-          "[kernels][conv][amx]") {
+          "[kernels][conv][cpu][amx]") {
   if (!cpu::amx::available()) SUCCEED("skipped: this processor has no AMX");
   const Case k{"", 16, 32, 32, 1, 16, {}};
   Tensors t(k, DType::f32, MemoryFormat::channels_last);
@@ -212,7 +212,7 @@ TEST_CASE("what is not finite stays so in f32 on AMX tiles, and touches its own 
 }
 
 TEST_CASE("an algorithm gives the same bits for one thread and for three, weights on tiles at least",
-          "[kernels][conv][amx]") {
+          "[kernels][conv][cpu][amx]") {
   const int before = num_threads();
   for (const Case& k : kCases) {
     const Tensors t(k, DType::bf16, MemoryFormat::channels_last);
@@ -231,7 +231,7 @@ TEST_CASE("an algorithm gives the same bits for one thread and for three, weight
 }
 
 TEST_CASE("moments that a convolution takes along are those of its result, for any number of threads",
-          "[kernels][conv][amx]") {
+          "[kernels][conv][cpu][amx]") {
   const int before = num_threads();
   for (const Case& k : kCases)
     for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -265,7 +265,7 @@ TEST_CASE("moments that a convolution takes along are those of its result, for a
     }
 }
 
-TEST_CASE("a convolution does not take moments along that would cancel", "[kernels][conv][amx]") {
+TEST_CASE("a convolution does not take moments along that would cancel", "[kernels][conv][cpu][amx]") {
   if (!cpu::amx::available()) SUCCEED("skipped: this processor has no AMX");
   const Case k{"", 16, 32, 32, 1, 16, {}, true};
   Tensors t(k, DType::f32, MemoryFormat::channels_last);
@@ -283,7 +283,7 @@ TEST_CASE("a convolution does not take moments along that would cancel", "[kerne
   }
 }
 
-TEST_CASE("the choice takes only what fits, for every shape, dtype and format", "[kernels][conv]") {
+TEST_CASE("the choice takes only what fits, for every shape, dtype and format", "[kernels][conv][cpu]") {
   for (const Case& k : kCases)
     for (const DType dtype : kDTypes)
       for (const MemoryFormat format : test::kFormats)
@@ -302,7 +302,7 @@ TEST_CASE("the choice takes only what fits, for every shape, dtype and format", 
 
 TEST_CASE(
     "where a gradient is added to or moments are taken, the choice prefers tiles that do it by themselves",
-    "[kernels][conv][amx]") {
+    "[kernels][conv][cpu][amx]") {
   if (!cpu::amx::available()) SUCCEED("skipped: this processor has no AMX");
   const Tensor x = Tensor::empty({64, 64, 32, 32}, DType::bf16, {}, MemoryFormat::channels_last);
   ConvProblem problem(ConvPass::grad_input, x, x, k3x3);
@@ -313,7 +313,7 @@ TEST_CASE(
   if (cpu::amx::available()) CHECK(cpu::choose_conv(forward).name == "amx_pixels");
 }
 
-TEST_CASE("measured choices name algorithms that fit their shapes", "[kernels][conv]") {
+TEST_CASE("measured choices name algorithms that fit their shapes", "[kernels][conv][cpu]") {
   for (const cpu::ConvChoice& c : cpu::measured_conv_choices()) {
     CAPTURE(name(c.pass), name(c.dtype), c.in_channels, c.out_channels, c.in_size, c.kernel, c.stride,
             c.images);
@@ -330,7 +330,7 @@ TEST_CASE("measured choices name algorithms that fit their shapes", "[kernels][c
   }
 }
 
-TEST_CASE("a scope forces an algorithm where it fits, and only there", "[kernels][conv]") {
+TEST_CASE("a scope forces an algorithm where it fits, and only there", "[kernels][conv][cpu]") {
   const auto chosen = [](DType dtype) {
     const Tensor x = Tensor::empty({2, 16, 8, 8}, dtype);
     return cpu::choose_conv(ConvProblem(ConvPass::forward, x, x, k3x3)).name;

@@ -221,6 +221,39 @@ TEST_CASE("where picks from either side over every layout", "[kernels][elementwi
   CHECK(test::values(picked) == std::vector<double>{9, 9, 2, 3});
 }
 
+TEST_CASE("elementwise operations are right for any length and alignment, and write nothing else",
+          "[kernels][elementwise]") {
+  for (DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::u8, DType::i64})
+    for (const std::int64_t length : {1, 5, 8, 13, 31, 67, 5003})
+      for (const std::int64_t start : {0, 1, 4, 16}) {
+        INFO(str(dtype, " ", length, " from ", start));
+        const auto part = [&](const Tensor& t) { return t.slice(0, start, start + length); };
+        const Shape shape{start + length + 9};
+        const Tensor a = test::random(shape, 1, dtype), b = test::random(shape, 2, dtype);
+        const Tensor condition = test::random(shape, 3, DType::boolean),
+                     outside = test::random(shape, 4, dtype);
+        // Each slot writes into the middle of a tensor whose ends are compared as well.
+        const auto check = [&](const auto& run) {
+          Tensor got = ops::clone(outside), expected = ops::clone(outside);
+          Tensor to = part(got), like = part(expected);
+          run(test::fast(), to);
+          run(test::reference(), like);
+          CHECK(compare(got, expected) == "");
+        };
+        check([&](const KernelTable& k, Tensor& to) { k.unary(Unary::relu, part(a), to); });
+        check([&](const KernelTable& k, Tensor& to) { k.binary(Binary::add, part(a), part(b), to); });
+        check([&](const KernelTable& k, Tensor& to) {
+          k.binary(Binary::mul, part(a), b.slice(0, 0, length), to);
+        });
+        check([&](const KernelTable& k, Tensor& to) { k.binary_scalar(Binary::max, part(a), 1, to); });
+        check([&](const KernelTable& k, Tensor& to) { k.where(part(condition), part(a), part(b), to); });
+        check([&](const KernelTable& k, Tensor& to) { k.copy(part(a), to); });
+        const Tensor floats = test::random({length}, 5);
+        if (dtype != DType::u8) check([&](const KernelTable& k, Tensor& to) { k.copy(floats, to); });
+        check([&](const KernelTable& k, Tensor& to) { k.fill(to, 2); });
+      }
+}
+
 TEST_CASE("large tensors give the same on one thread and on three", "[kernels][elementwise]") {
   const int threads = num_threads();
   const Tensor a = test::random({301, 517}, 1), b = test::random({517, 301}, 2).transpose(0, 1);

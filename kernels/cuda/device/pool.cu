@@ -196,10 +196,11 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 1
     for (std::int32_t a = sides.height.first_output(p.h); a <= sides.height.last_output(p.h); ++a) {
       if (!sides.height.holds(a, p.h)) continue;
+      const double row_share = sides.height.share(a);
 #pragma unroll 1
       for (std::int32_t b = sides.width.first_output(p.w); b <= sides.width.last_output(p.w); ++b) {
         if (!sides.width.holds(b, p.w)) continue;
-        const C share = static_cast<C>(sides.height.share(a) * sides.width.share(b));
+        const C share = static_cast<C>(row_share * sides.width.share(b));
         const Pack<T, V> slope = load<V>(plane(dy, dy_at, p) + pixel(dy_at, a, b));
 #pragma unroll
         for (int v = 0; v < V; ++v) sum[v] += convert<C>(slope.v[v]) * share;

@@ -216,7 +216,7 @@ cudaError_t reduce(Reduction op, DType from, DType to, const void* x, void* out,
     result = for_any(from, [&](auto tag) {
       using T = typename decltype(tag)::type;
       if (from == to) return launch_reduce<T, T>(f, x, out, plan, partial, stream);
-      if constexpr (is_half_v<T> && std::is_same_v<decltype(f), functor::SumOf>)
+      if constexpr (is_half_v<T> && std::is_same_v<std::remove_cvref_t<decltype(f)>, functor::SumOf>)
         if (to == DType::f32) return launch_reduce<T, float>(f, x, out, plan, partial, stream);
       return cudaErrorInvalidValue;
     });
