@@ -70,7 +70,7 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
   const std::optional<Resumed> resumed = find_resumed(options, group);
   const SamplerPosition* const from = resumed ? &resumed->position : nullptr;
   const Course course = make_course(options, train_set.size(), group.rank(), group.size(), from);
-  if (resumed && is_over(course, group.rank())) return 0;
+  if (resumed) say_if_over(course, group.rank());  // What comes behind the last step may be missing still.
   const auto begin = resumed ? program_begin - resumed->before() : program_begin;
   const auto files = open_run_files(options, group.rank(), begin, lines_to_keep(options, resumed));
 

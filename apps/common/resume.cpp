@@ -130,12 +130,10 @@ std::optional<std::int64_t> lines_to_keep(const TrainOptions& options,
   return resumed->position.step;
 }
 
-bool is_over(const Course& course, int rank) {
-  if (course.first < course.steps) return false;
-  if (rank == 0)
-    write_at_once(STDOUT_FILENO, str("the run is over: the checkpoint is of step ", course.first, " of ",
-                                     course.steps, "\n"));
-  return true;
+void say_if_over(const Course& course, int rank) {
+  if (rank != 0 || course.first < course.steps) return;
+  write_at_once(STDOUT_FILENO, str("the run is over: the checkpoint is of step ", course.first, " of ",
+                                   course.steps, "\n"));
 }
 
 // A plan fits the flags and the number of ranks that it was made for.

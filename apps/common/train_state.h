@@ -37,8 +37,8 @@ std::optional<Resumed> find_resumed(const TrainOptions& options, dist::ProcessGr
 /// Up to which step the files of --out belong to this run: nothing where they are another's, or there are none.
 std::optional<std::int64_t> lines_to_keep(const TrainOptions& options, const std::optional<Resumed>& resumed);
 
-/// Whether nothing is left to do; then says so, on rank 0.
-bool is_over(const Course& course, int rank);
+/// On rank 0, if no step is left to do.
+void say_if_over(const Course& course, int rank);
 
 /// What the parts of a run are called here. All must outlive the TrainState.
 struct TrainParts {

@@ -85,10 +85,14 @@ class Resume(CheckpointTest):
         self.assertEqual(again.sha, saving.sha)
         self.assertEqual(self.lines(again)[0], self.lines(saving)[0][4:], "a folder of its own has only new lines")
 
-    def test_a_run_that_is_over_says_so(self):
+    def test_a_run_that_is_over_says_so_and_ends_as_it_did(self):
+        """It may have been killed behind its last checkpoint, before it wrote what --save asks for."""
         saving = self.train("--steps=3", "--save-every=2")
-        again = self.resume(saving, *TINY, "--steps=3")
+        weights = self.folder / "weights.safetensors"
+        again = self.resume(saving, *TINY, "--steps=3", f"--save={weights}")
         self.assertRegex(again.out, "the run is over: the checkpoint is of step 3 of 3")
+        self.assertEqual(again.sha, saving.sha)
+        self.assertTrue(weights.is_file())
 
     def test_manifest_says_what_was_run(self):
         run = self.train(*STATEFUL, "--save-every=2", "--keep-last=2", ranks=2)
