@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // dist/backends.cpp - which backends were compiled in. The only #if of dist.
+#include "dist/device_choice.h"
 #include "dist/job_watch.h"
 #include "dist/launch.h"
 
@@ -7,6 +8,11 @@
 #include "dist/mpi/mpi_calls.h"
 #include "dist/mpi/mpi_job.h"
 #include "dist/mpi/peer_watch.h"
+#endif
+
+#if BRIGADE_HAS_NCCL
+#include "dist/nccl/nccl_calls.h"
+#include "dist/nccl/nccl_carrier.h"
 #endif
 
 namespace brigade::dist {
@@ -18,6 +24,23 @@ std::optional<MpiLibrary> mpi_library() {
   return MpiLibrary{.compiled = compiled_mpi(), .loaded = loaded_mpi()};
 #else
   return std::nullopt;
+#endif
+}
+
+int nccl_version() {
+#if BRIGADE_HAS_NCCL
+  return nccl_versions().loaded;
+#else
+  return 0;
+#endif
+}
+
+std::unique_ptr<Carrier> make_nccl(Transport& host, Device device, std::chrono::milliseconds timeout) {
+#if BRIGADE_HAS_NCCL
+  return make_nccl_carrier(host, device, timeout);
+#else
+  static_cast<void>(host), static_cast<void>(device), static_cast<void>(timeout);
+  fail("nccl: not compiled in; install NCCL and configure with -DBRIGADE_WITH_NCCL=ON");
 #endif
 }
 

@@ -15,6 +15,7 @@
 #include "core/fault_point.h"
 #include "core/parallel.h"
 #include "dist/algorithms/algorithms.h"
+#include "dist/device_choice.h"
 #include "dist/emulated/emulated_transport.h"
 #include "dist/threads/thread_transport.h"
 
@@ -47,12 +48,13 @@ int threads_of_process(int local_ranks) {
   return wanted > 0 ? wanted : std::max(1, available_cores() / local_ranks);
 }
 
-// The backend's transport behind what the options ask for. A chosen algorithm runs over the modelled links message by
-// message; without one the model takes whole collectives as rings.
+// The backend's transport behind what the options ask for, and beside it that of a device. A chosen algorithm runs over
+// the modelled links message by message; without one the model takes whole collectives as rings.
 std::unique_ptr<Transport> decorated(std::unique_ptr<Transport> transport, const LaunchOptions& options) {
   if (options.network) transport = make_emulated_transport(std::move(transport), *options.network);
-  if (options.algorithm == "auto") return transport;
-  return make_algorithm_transport(std::move(transport), find_algorithm(options.algorithm));
+  if (options.algorithm != "auto")
+    transport = make_algorithm_transport(std::move(transport), find_algorithm(options.algorithm));
+  return with_device(std::move(transport), options.device, options.group.timeout);
 }
 
 // How long the ranks that have not failed get to end by themselves before on_stuck is called: they notice at their next
@@ -226,6 +228,10 @@ void run_ranks(const LaunchOptions& options, const std::function<void(ProcessGro
   BRIGADE_CHECK(options.ranks >= 1, "run_ranks: needs at least one rank; got ranks ", options.ranks);
   // An unknown name is an error before anything starts.
   if (options.algorithm != "auto") static_cast<void>(find_algorithm(options.algorithm));
+  BRIGADE_CHECK(!options.network || options.device == "cpu",
+                "run_ranks: a modelled network carries tensors of the "
+                "CPU; got device ",
+                options.device);
   const LaunchEnvironment environment = launch_environment();
   const bool wants_mpi = options.backend == "mpi" || options.backend == "plain_mpi";
   if (wants_mpi || (options.backend == "auto" && environment.mpi)) {

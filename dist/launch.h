@@ -64,6 +64,8 @@ struct LaunchOptions {
   int ranks = 1;                   ///< threads backend; under mpirun 1 or the number of processes.
   std::string algorithm = "auto";  ///< Of all_reduce: auto (the backend's own), naive, tree, ring, …
   GroupOptions group = {};
+  /// auto, cpu or cuda: whether tensors may lie on a GPU beside the CPU; see dist/device_choice.h.
+  std::string device = "cpu";
   std::optional<NetworkModel> network = {};  ///< Collectives take at least as long as on this network.
   /// mpi: a job joined already. Without one, run_ranks joins and finishes one.
   std::shared_ptr<Job> job = {};

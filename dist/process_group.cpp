@@ -7,6 +7,9 @@
 #include <cstring>
 #include <utility>
 
+#include "core/runtime.h"
+#include "dist/call_record.h"
+#include "dist/device_watch.h"
 #include "dist/work_state.h"
 
 namespace brigade::dist {
@@ -16,16 +19,6 @@ namespace {
 Tensor flat(const Tensor& t) {
   const std::int64_t begin = t.raw() - t.storage().data();
   return Tensor::over(t.storage().slice(begin, t.bytes()), {t.numel()}, t.dtype());
-}
-
-// Refusing is better than reducing a dense copy, which would silently leave the caller's tensor as it was.
-void check_tensor(const char* operation, const Tensor& t) {
-  BRIGADE_CHECK(t.defined(), operation, ": needs a tensor; got an undefined one");
-  BRIGADE_CHECK(t.device() == Device{}, operation, ": needs memory of the group's device, cpu; got ",
-                t.device());
-  BRIGADE_CHECK(t.is_contiguous() || (t.dims() == 4 && t.is_contiguous(MemoryFormat::channels_last)),
-                operation, ": needs a contiguous tensor, because the result is written in place; got ", t,
-                " with strides ", t.strides(), "; make a contiguous copy, and copy the result back");
 }
 
 void check_reduce(const char* operation, const Tensor& t, Reduce op) {
@@ -40,6 +33,8 @@ bool overlap(const Tensor& a, const Tensor& b) {
 // `large` holds a block like `small` for every rank; they may share memory only if `small` is block `own`.
 void check_blocks(const char* operation, const char* small_name, const Tensor& small, const char* large_name,
                   const Tensor& large, int size, int own = -1) {
+  BRIGADE_CHECK(small.device() == large.device(), operation, ": ", small_name, " and ", large_name,
+                " must lie on one device; got ", small.device(), " and ", large.device());
   BRIGADE_CHECK(small.dtype() == large.dtype() && large.numel() == size * small.numel(), operation, ": ",
                 large_name, " must hold ", size, " blocks (one a rank) of ", small_name,
                 "'s dtype and size; got ", large_name, " ", large, " and ", small_name, " ", small);
@@ -48,49 +43,13 @@ void check_blocks(const char* operation, const char* small_name, const Tensor& s
                 " must not overlap", own >= 0 ? ", except as this rank's own block" : "");
 }
 
-// Every rank gets every rank's record and compares them alike: all of them throw or none does.
-void compare_calls(Transport& transport, const CallRecord& mine) {
-  const auto bytes = static_cast<std::int64_t>(sizeof(CallRecord));
-  const Tensor sent = Tensor::empty({bytes}, DType::u8);
-  Tensor received = Tensor::empty({bytes * transport.size()}, DType::u8);
-  std::memcpy(sent.raw(), &mine, sizeof mine);
-  transport.all_gather_control(sent, received);
-  std::vector<CallRecord> calls(static_cast<std::size_t>(transport.size()));
-  std::memcpy(calls.data(), received.raw(), static_cast<std::size_t>(received.bytes()));
-  const std::string mismatch = describe_mismatch(calls);
-  if (!mismatch.empty()) throw AgreedError(str("the ranks' calls differ: ", mismatch));
-}
-
 }  // namespace
 
-std::string CallRecord::text() const {
-  std::string out = operation;
-  if (out.find("reduce") != std::string::npos) out += str("(", op, ")");
-  if (count >= 0) out += str(" ", dtype, " x ", count);
-  if (root >= 0) out += str(", root ", root);
-  return out;
-}
-
-std::string describe_mismatch(const std::vector<CallRecord>& calls) {
-  if (std::all_of(calls.begin(), calls.end(), [&](const CallRecord& c) { return c == calls.front(); }))
-    return "";
-  std::string out;
-  std::vector<bool> named(calls.size(), false);
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    if (named[i]) continue;
-    std::string ranks;
-    int count = 0;
-    for (std::size_t j = i; j < calls.size(); ++j) {
-      if (!(calls[j] == calls[i])) continue;
-      named[j] = true;
-      ranks += str(count++ > 0 ? ", " : "", j);
-    }
-    out += str(out.empty() ? "" : ", ", count > 1 ? "ranks " : "rank ", ranks,
-               count > 1 ? " call " : " calls ", calls[i].text());
-    if (calls[i].sequence != calls.front().sequence) out += str(" as sequence ", calls[i].sequence);
-  }
-  return out;
-}
+// One call on the group's device.
+struct ProcessGroup::OnDevice {
+  Event ready;                  // In the caller's stream: what its tensors wait for.
+  std::vector<Storage> memory;  // That the group's stream uses, and the caller's has made.
+};
 
 ProcessGroup::ProcessGroup(const Connect& connect, GroupOptions options, std::shared_ptr<Stream> stream)
     : options_(options),
@@ -103,6 +62,9 @@ ProcessGroup::ProcessGroup(const Connect& connect, GroupOptions options, std::sh
   stream_->submit([connect, connected, error, state = state_] {
     try {
       state->transport = connect();
+      state->device = state->transport->device();
+      if (state->device != Device{})
+        state->device_stream = runtime(state->device).make_stream("comm", Priority::high);
     } catch (...) {
       *error = std::current_exception();
     }
@@ -115,12 +77,15 @@ ProcessGroup::ProcessGroup(const Connect& connect, GroupOptions options, std::sh
   rank_ = transport.rank();
   size_ = transport.size();
   backend_ = transport.name();
+  device_ = transport.device();
   state_->stream = stream_;
   state_->timeout = options_.timeout;
   state_->who = str("rank ", rank_, "/", size_);
+  if (state_->device != Device{}) watch_ = std::make_shared<DeviceWatch>(state_);
 }
 
 ProcessGroup::~ProcessGroup() {
+  if (watch_) watch_->stop();
   if (!state_->who.empty()) abort(str(state_->who, " left without closing the group"));
 }
 
@@ -134,18 +99,39 @@ void ProcessGroup::submit(std::function<void()> task, std::shared_ptr<ManualEven
   });
 }
 
+std::string ProcessGroup::device_choice() const { return state_->transport->choice(); }
+
+std::shared_ptr<ProcessGroup::OnDevice> ProcessGroup::on_device(const Tensor& t, const Tensor& other) const {
+  if (!t.defined() || t.device() == Device{}) return nullptr;
+  auto call = std::make_shared<OnDevice>();
+  call->ready = runtime(t.device()).current_stream().record();
+  call->memory.push_back(t.storage());
+  if (other.defined()) call->memory.push_back(other.storage());
+  return call;
+}
+
 // One call on the communication stream. The closure holds everything it uses: with MPI the group may be gone
 // while a call is stuck.
-Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition) {
+Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition,
+                           std::shared_ptr<OnDevice> device) {
   BRIGADE_CHECK(!state_->closed(), what, ": the group is closed");
   auto work = std::make_shared<Work::State>();
   work->group = state_;
   work->what = std::move(what);
   work->times.launch = Clock::now();
-  const auto call = [work, run = std::move(run), meet = std::move(meet), condition] {
+  work->on_device = device != nullptr;
+  const auto call = [work, run = std::move(run), meet = std::move(meet), condition,
+                     device = std::move(device), watch = watch_] {
     GroupState& group = *work->group;
     work->times.start = Clock::now();
+    std::optional<StreamScope> scope;  // What the call enqueues goes to the group's stream.
     try {
+      if (device) {
+        scope.emplace(group.device, *group.device_stream);
+        group.device_stream->wait(device->ready);
+        for (const Storage& memory : device->memory)
+          runtime(group.device).note_use(memory.data(), *group.device_stream);
+      }
       const auto failure = group.failure();
       if (failure && condition == RunIf::healthy)
         throw CommError(str("not run; an earlier failure: ", *failure));
@@ -153,7 +139,9 @@ Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition)
         meet(*group.transport);
         work->times.start = Clock::now();  // Waiting for a late rank is no communication.
       }
+      if (device) work->began = group.device_stream->record();
       run(*group.transport);
+      if (device) work->left = group.device_stream->record();
     } catch (const AgreedError& e) {
       work->error = str(group.who, ": ", work->what, ": ", e.what());
       group.fail(*work->error);
@@ -166,6 +154,7 @@ Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition)
       if (!group.failure()) group.abort(reason);
     }
     work->times.end = Clock::now();
+    if (device && !work->error) watch->add(work);
   };
   submit(call, work->finished);
   return Work(work);
@@ -178,6 +167,7 @@ CallRecord ProcessGroup::next_record(const char* operation, const Tensor& shown,
   if (shown.defined()) {
     record.dtype = shown.dtype();
     record.count = shown.numel();
+    record.place = shown.device().type;
   }
   record.op = op;
   record.root = root;
@@ -186,7 +176,7 @@ CallRecord ProcessGroup::next_record(const char* operation, const Tensor& shown,
 
 // Before the call the ranks compare it, or at least wait for each other; before that comes what one rank prepares.
 Work ProcessGroup::numbered(const CallRecord& record, const std::string& label, Run run,
-                            std::function<void()> prepare, bool agreed) {
+                            std::function<void()> prepare, bool agreed, std::shared_ptr<OnDevice> device) {
   const bool compares = options_.check_calls && !agreed;
   const auto meet = [record, prepare = std::move(prepare), compares,
                      alone = size_ == 1](Transport& transport) {
@@ -198,19 +188,19 @@ Work ProcessGroup::numbered(const CallRecord& record, const std::string& label, 
       transport.meet();
   };
   return enqueue(str(record.text(), ", sequence ", record.sequence, label.empty() ? "" : ", ", label),
-                 std::move(run), meet);
+                 std::move(run), meet, RunIf::healthy, std::move(device));
 }
 
-Work ProcessGroup::collective(const char* operation, const Tensor* shown, Reduce op, int root,
-                              std::string label, Run run) {
-  return numbered(next_record(operation, shown != nullptr ? *shown : Tensor(), op, root), label,
-                  std::move(run));
+Work ProcessGroup::collective(const char* operation, const Tensor& shown, Reduce op, int root,
+                              std::string label, Run run, const Tensor& other) {
+  return numbered(next_record(operation, shown, op, root), label, std::move(run), {}, false,
+                  on_device(shown, other));
 }
 
 Work ProcessGroup::run(CustomCall call, std::string label) {
   if (call.tensor.defined()) check_tensor(call.operation, call.tensor);
   return numbered(next_record(call.operation, call.tensor, call.op, -1), label, std::move(call.run),
-                  std::move(call.prepare), call.agreed);
+                  std::move(call.prepare), call.agreed, on_device(call.tensor));
 }
 
 void ProcessGroup::report(const Progress& progress) noexcept {
@@ -222,6 +212,17 @@ void ProcessGroup::enter(std::string_view phase) noexcept {
   Progress progress{.step = reported_step_};
   phase.copy(progress.phase, sizeof progress.phase - 1);
   report(progress);
+}
+
+// Refusing is better than reducing a dense copy, which would silently leave the caller's tensor as it was.
+void ProcessGroup::check_tensor(const char* operation, const Tensor& t) const {
+  BRIGADE_CHECK(t.defined(), operation, ": needs a tensor; got an undefined one");
+  BRIGADE_CHECK(t.device() == Device{} || t.device() == device(), operation,
+                ": needs memory of the group's device, ", device(), device() == Device{} ? "" : " or cpu",
+                "; got ", t.device());
+  BRIGADE_CHECK(t.is_contiguous() || (t.dims() == 4 && t.is_contiguous(MemoryFormat::channels_last)),
+                operation, ": needs a contiguous tensor, because the result is written in place; got ", t,
+                " with strides ", t.strides(), "; make a contiguous copy, and copy the result back");
 }
 
 void ProcessGroup::check_rank(const char* operation, const char* what, int rank) const {
@@ -237,7 +238,7 @@ Work ProcessGroup::broadcast(Tensor t, int root, std::string label) {
   check_rank("broadcast", "root", root);
   check_tensor("broadcast", t);
   t.bump_version();
-  return collective("broadcast", &t, Reduce::sum, root, std::move(label),
+  return collective("broadcast", t, Reduce::sum, root, std::move(label),
                     [t = flat(t), root](Transport& transport) mutable { transport.broadcast(t, root); });
 }
 
@@ -245,7 +246,7 @@ Work ProcessGroup::all_reduce(Tensor t, Reduce op, std::string label) {
   check_tensor("all_reduce", t);
   check_reduce("all_reduce", t, op);
   t.bump_version();
-  return collective("all_reduce", &t, op, -1, std::move(label),
+  return collective("all_reduce", t, op, -1, std::move(label),
                     [t = flat(t), op, alone = size_ == 1](Transport& transport) mutable {
                       // The mean over one rank is the tensor itself.
                       if (!alone) transport.all_reduce(t, op);
@@ -257,7 +258,7 @@ Work ProcessGroup::reduce(Tensor t, Reduce op, int root, std::string label) {
   check_tensor("reduce", t);
   check_reduce("reduce", t, op);
   if (rank_ == root) t.bump_version();
-  return collective("reduce", &t, op, root, std::move(label),
+  return collective("reduce", t, op, root, std::move(label),
                     [t = flat(t), op, root](Transport& transport) mutable { transport.reduce(t, op, root); });
 }
 
@@ -267,10 +268,12 @@ Work ProcessGroup::reduce_scatter(Tensor t, Tensor out, Reduce op, std::string l
   check_reduce("reduce_scatter", t, op);
   check_blocks("reduce_scatter", "out", out, "t", t, size_, rank_);
   out.bump_version();
-  return collective("reduce_scatter", &t, op, -1, std::move(label),
-                    [t = flat(t), out = flat(out), op](Transport& transport) mutable {
-                      transport.reduce_scatter(t, out, op);
-                    });
+  return collective(
+      "reduce_scatter", t, op, -1, std::move(label),
+      [t = flat(t), out = flat(out), op](Transport& transport) mutable {
+        transport.reduce_scatter(t, out, op);
+      },
+      out);
 }
 
 Work ProcessGroup::all_gather(Tensor t, Tensor out, std::string label) {
@@ -279,8 +282,8 @@ Work ProcessGroup::all_gather(Tensor t, Tensor out, std::string label) {
   check_blocks("all_gather", "t", t, "out", out, size_, rank_);
   out.bump_version();
   return collective(
-      "all_gather", &t, Reduce::sum, -1, std::move(label),
-      [t = flat(t), out = flat(out)](Transport& transport) mutable { transport.all_gather(t, out); });
+      "all_gather", t, Reduce::sum, -1, std::move(label),
+      [t = flat(t), out = flat(out)](Transport& transport) mutable { transport.all_gather(t, out); }, out);
 }
 
 Work ProcessGroup::gather(Tensor t, Tensor out, int root, std::string label) {
@@ -293,8 +296,9 @@ Work ProcessGroup::gather(Tensor t, Tensor out, int root, std::string label) {
     out = flat(out);
   }
   return collective(
-      "gather", &t, Reduce::sum, root, std::move(label),
-      [t = flat(t), out, root](Transport& transport) mutable { transport.gather(t, out, root); });
+      "gather", t, Reduce::sum, root, std::move(label),
+      [t = flat(t), out, root](Transport& transport) mutable { transport.gather(t, out, root); },
+      rank_ == root ? out : Tensor());
 }
 
 Work ProcessGroup::scatter(Tensor t, Tensor out, int root, std::string label) {
@@ -307,8 +311,9 @@ Work ProcessGroup::scatter(Tensor t, Tensor out, int root, std::string label) {
   }
   out.bump_version();
   return collective(
-      "scatter", &out, Reduce::sum, root, std::move(label),
-      [t, out = flat(out), root](Transport& transport) mutable { transport.scatter(t, out, root); });
+      "scatter", out, Reduce::sum, root, std::move(label),
+      [t, out = flat(out), root](Transport& transport) mutable { transport.scatter(t, out, root); },
+      rank_ == root ? t : Tensor());
 }
 
 Work ProcessGroup::all_to_all(Tensor t, Tensor out, std::string label) {
@@ -317,15 +322,17 @@ Work ProcessGroup::all_to_all(Tensor t, Tensor out, std::string label) {
   BRIGADE_CHECK(t.dtype() == out.dtype() && t.numel() == out.numel() && t.numel() % size_ == 0,
                 "all_to_all: t and out must have one dtype and size, a multiple of the group's ", size_,
                 "; got t ", t, " and out ", out);
+  BRIGADE_CHECK(t.device() == out.device(), "all_to_all: t and out must lie on one device; got ", t.device(),
+                " and ", out.device());
   BRIGADE_CHECK(!overlap(t, out), "all_to_all: t and out must not overlap");
   out.bump_version();
   return collective(
-      "all_to_all", &t, Reduce::sum, -1, std::move(label),
-      [t = flat(t), out = flat(out)](Transport& transport) mutable { transport.all_to_all(t, out); });
+      "all_to_all", t, Reduce::sum, -1, std::move(label),
+      [t = flat(t), out = flat(out)](Transport& transport) mutable { transport.all_to_all(t, out); }, out);
 }
 
 Work ProcessGroup::barrier(std::string label) {
-  return collective("barrier", nullptr, Reduce::sum, -1, std::move(label),
+  return collective("barrier", Tensor(), Reduce::sum, -1, std::move(label),
                     [](Transport& transport) { transport.barrier(); });
 }
 
@@ -333,8 +340,10 @@ Work ProcessGroup::send(Tensor t, int to) {
   check_rank("send", "to", to);
   BRIGADE_CHECK(to != rank_, "send: to must be another rank; got this rank, ", to);
   check_tensor("send", t);
-  return enqueue(str("send ", t.dtype(), " x ", t.numel(), " to rank ", to),
-                 [t = flat(t), to](Transport& transport) { transport.send(t, to); });
+  return enqueue(
+      str("send ", t.dtype(), " x ", t.numel(), " to rank ", to),
+      [t = flat(t), to](Transport& transport) { transport.send(t, to); }, nullptr, RunIf::healthy,
+      on_device(t));
 }
 
 Work ProcessGroup::recv(Tensor t, int from) {
@@ -342,8 +351,10 @@ Work ProcessGroup::recv(Tensor t, int from) {
   BRIGADE_CHECK(from != rank_, "recv: from must be another rank; got this rank, ", from);
   check_tensor("recv", t);
   t.bump_version();
-  return enqueue(str("recv ", t.dtype(), " x ", t.numel(), " from rank ", from),
-                 [t = flat(t), from](Transport& transport) mutable { transport.recv(t, from); });
+  return enqueue(
+      str("recv ", t.dtype(), " x ", t.numel(), " from rank ", from),
+      [t = flat(t), from](Transport& transport) mutable { transport.recv(t, from); }, nullptr, RunIf::healthy,
+      on_device(t));
 }
 
 Storage ProcessGroup::allocate_shared(std::int64_t bytes) {
@@ -372,6 +383,8 @@ void ProcessGroup::close() {
   // one is known only when the calls before have run: asked on the stream.
   const auto run = [record, group = state_.get(), check = options_.check_calls](Transport& transport) {
     if (check && !group->failure()) compare_calls(transport, record);
+    // What is enqueued on a device is over first: the watch ends the group if it hangs.
+    if (group->device_stream) group->device_stream->record().wait();
     transport.close();
   };
   enqueue(str("close, sequence ", record.sequence), run, nullptr, RunIf::always).wait();

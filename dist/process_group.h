@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/call_record.h"
 #include "dist/transport.h"
 
 namespace brigade::dist {
@@ -21,23 +22,13 @@ struct GroupOptions {
   bool check_calls = true;
 };
 
-/// What one rank calls, as compared between ranks and as named in errors. Travels as plain bytes.
-struct CallRecord {
-  std::int64_t sequence = 0;  ///< Counts the group's collectives from 0.
-  char operation[24] = {};    ///< "all_reduce"
-  DType dtype = DType::f32;
-  Reduce op = Reduce::sum;
-  std::int32_t root = -1;    ///< -1: none.
-  std::int64_t count = -1;   ///< Elements of the tensor whose size all ranks share; -1: no tensor.
-  std::string text() const;  ///< "all_reduce(sum) f32 x 1023", "broadcast f32 x 7, root 1", "barrier"
-  friend bool operator==(const CallRecord&, const CallRecord&) = default;
-};
-
 /// A collective of the caller's own making, run as one call of the group.
 struct CustomCall {
   const char* operation = "";  ///< Its name, compared between ranks like "all_reduce".
-  Tensor tensor = {};          ///< What it is about; dtype and count are compared. Undefined: none.
-  Reduce op = Reduce::sum;     ///< Shown if the name speaks of a reduction.
+  /// What it is about; dtype and count are compared. Undefined: none. If it lies on a device, `prepare` and `run` are
+  /// called under the group's stream there.
+  Tensor tensor = {};
+  Reduce op = Reduce::sum;  ///< Shown if the name speaks of a reduction.
   /// On the communication stream, before the ranks meet: work of this rank alone, which is no time on the wire.
   std::function<void()> prepare = {};
   std::function<void(Transport&)> run;
@@ -45,18 +36,20 @@ struct CustomCall {
   bool agreed = false;
 };
 
-/// "rank 0 calls barrier, ranks 1, 2 call broadcast f32 x 7, root 1" if the calls differ; else empty.
-std::string describe_mismatch(const std::vector<CallRecord>& calls);
-
 struct GroupState;
+class DeviceWatch;
 
 /// A fixed set of ranks.
 ///
 /// Order    Every rank calls the same collectives in the same order. They run one after another, in that
 ///          order, on the group's communication stream; the caller goes on at once and waits on the Work. A wait for
 ///          calls that have not begun runs them itself where the transport lets any thread call.
-/// Buffers  Contiguous (or channels_last, alike on all ranks), on the group's device; untouched from the call
-///          until the Work is done, which keeps them alive. Results are written in place. Aliases: Transport.
+/// Buffers  Contiguous (or channels_last, alike on all ranks), on the CPU or on device(), all of one call on the same;
+///          untouched from the call until the Work is done, which keeps them alive. Results are written in place.
+///          Aliases: Transport.
+/// Device   A call with tensors of device() begins behind what the caller's current stream has been given until then,
+///          on a stream of its own with high priority, and Work::wait() makes the caller's current stream wait for it:
+///          the host waits for no device. CPU tensors travel beside them, over the host.
 /// Errors   Error for a local mistake, before any byte is sent. CommError (from Work::wait) when a peer is
 ///          lost, calls something else, or the time-out passes. After one failed call all later ones fail with
 ///          its reason. A mismatch found by check_calls leaves the connection whole: close() still works.
@@ -76,6 +69,10 @@ class ProcessGroup {
   int rank() const { return rank_; }  ///< 0 <= rank() < size()
   int size() const { return size_; }  ///< A group of one is legal: collectives are the identity.
   std::string_view backend() const { return backend_; }
+  /// Where tensors may lie beside the CPU; the CPU if nowhere.
+  Device device() const { return device_; }
+  /// In words for users, how device()'s tensors travel and why so; empty without one.
+  std::string device_choice() const;
   const GroupOptions& options() const { return options_; }
 
   [[nodiscard]] Work broadcast(Tensor t, int root, std::string label = {});
@@ -119,22 +116,30 @@ class ProcessGroup {
   using Run = std::function<void(Transport&)>;
   enum class RunIf { healthy, always };
   CallRecord next_record(const char* operation, const Tensor& shown, Reduce op, int root);
-  Work collective(const char* operation, const Tensor* shown, Reduce op, int root, std::string label,
-                  Run run);
+  Work collective(const char* operation, const Tensor& shown, Reduce op, int root, std::string label, Run run,
+                  const Tensor& other = {});
+  /// The caller's side of a call on the group's device, and what its memory needs there; nothing for CPU tensors.
+  struct OnDevice;
+  std::shared_ptr<OnDevice> on_device(const Tensor& t, const Tensor& other = {}) const;
   /// Queues `task` on the communication stream; where the transport allows it, a thread that waits may run it.
   /// `done` is completed behind it.
   void submit(std::function<void()> task, std::shared_ptr<ManualEvent> done);
   /// `meet` runs before `run`; the call's time on the wire starts between them.
-  Work enqueue(std::string what, Run run, Run meet = nullptr, RunIf condition = RunIf::healthy);
+  Work enqueue(std::string what, Run run, Run meet = nullptr, RunIf condition = RunIf::healthy,
+               std::shared_ptr<OnDevice> device = nullptr);
   Work numbered(const CallRecord& record, const std::string& label, Run run,
-                std::function<void()> prepare = {}, bool agreed = false);
+                std::function<void()> prepare = {}, bool agreed = false,
+                std::shared_ptr<OnDevice> device = nullptr);
+  void check_tensor(const char* operation, const Tensor& t) const;
   void check_rank(const char* operation, const char* what, int rank) const;
 
   GroupOptions options_;
   std::shared_ptr<GroupState> state_;  // Shared with queued calls and with Work.
   std::shared_ptr<Stream> stream_;
+  std::shared_ptr<DeviceWatch> watch_;  // Null without a device. Shared with queued calls.
   int rank_ = 0, size_ = 1;
   std::string backend_;
+  Device device_;
   std::int64_t next_sequence_ = 0;
   std::atomic<std::int64_t> reported_step_ = -1;
 };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// dist/transport.h - how bytes move between ranks: one implementation per backend (threads, mpi, later nccl),
-// and decorators (algorithms/, emulated/). Blocking and unchecked: dist/process_group.h queues, checks and
-// times. Read before: core/tensor.h. Read next: dist/process_group.h.
+// dist/transport.h - how bytes move between ranks: one implementation per backend (threads, shm, mpi), and decorators
+// (algorithms/, emulated/; nccl/ and staged/, which add the tensors of a device). Blocking and unchecked:
+// dist/process_group.h queues, checks and times. Read before: core/tensor.h. Read next: dist/process_group.h.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,9 +75,11 @@ class WaitLimit {
 /// Threads  Calls come one at a time, from the one thread of the group's communication stream, or, if any_thread(),
 ///          from a thread that waits for the call.
 /// Order    Every rank makes the same collective calls in the same order.
-/// Tensors  Dense, on the transport's device, same dtype and numel() on every rank unless said otherwise; any
-///          numel(), 0 included. Shapes do not matter, memory order does. 16-bit floats are summed in f32 and
-///          rounded once. All ranks get bit-identical results.
+/// Tensors  Dense, on the CPU or on device(), all of one call on the same; same dtype and numel() on every rank unless
+///          said otherwise; any numel(), 0 included. Shapes do not matter, memory order does. 16-bit floats are summed
+///          in f32 and rounded once. All ranks get bit-identical results.
+/// Devices  A call with tensors of device() is work for the thread's current stream there (core/runtime.h), ordered
+///          like any other: it may return before bytes have moved. What a device rounds otherwise: dist/nccl/.
 /// Aliases  reduce_scatter's `out` may be exactly this rank's slice of t (which then changes), and all_gather's
 ///          t exactly this rank's slice of `out`. No other overlap.
 /// Errors   CommError when a peer is lost or a peer's message does not fit. TimedOut.
@@ -87,6 +90,13 @@ class Transport {
   virtual int rank() const = 0;  ///< 0 <= rank() < size()
   virtual int size() const = 0;
   virtual std::string_view name() const = 0;  ///< "threads", "mpi", …
+  /// Where tensors may lie beside the CPU.
+  virtual Device device() const { return {}; }
+  /// In words for users, how tensors of device() travel and why so; empty without one.
+  virtual std::string choice() const { return {}; }
+  /// What has gone wrong that no call may come to report, because what waits for peers is a device: the group was ended
+  /// by a peer, a link broke. From any thread.
+  virtual std::optional<std::string> failure() const { return std::nullopt; }
   /// Whether it does not matter which thread calls, and waits heed WaitLimit. False where a call is bound to a thread
   /// or cannot be interrupted, as with MPI.
   virtual bool any_thread() const { return false; }

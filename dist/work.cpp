@@ -64,7 +64,23 @@ bool Work::done() const { return !state_ || state_->finished->done(); }
 
 Event Work::event() const { return state_ ? Event(state_->finished) : Event(); }
 
-WorkTimes Work::times() const { return state_ ? state_->times : WorkTimes{}; }
+WorkTimes Work::times() const {
+  if (!state_) return {};
+  WorkTimes times = state_->times;
+  if (!state_->on_device) return times;
+  times.start = state_->began.time().value_or(times.start);
+  times.end = state_->left.time().value_or(times.end);
+  return times;
+}
+
+Event Work::began() const { return state_ ? state_->began : Event(); }
+Event Work::left() const { return state_ ? state_->left : Event(); }
+
+void Work::wait_until_left() const {
+  if (!state_) return;
+  state_->finished->wait_until(Clock::time_point::max());
+  if (state_->on_device) runtime(state_->group->device).current_stream().wait(state_->left);
+}
 
 void Work::wait() const {
   if (!state_) return;
@@ -83,6 +99,11 @@ void Work::wait() const {
     if (!aborted && Clock::now() >= deadline) throw CommError(group.give_up(state_->what));
   }
   if (state_->error) throw CommError(*state_->error);
+  if (!state_->on_device) return;
+  // On a device a call can fail after it was enqueued.
+  if (const auto failure = group.failure())
+    throw CommError(str(group.who, ": ", state_->what, ": an earlier failure: ", *failure));
+  runtime(group.device).current_stream().wait(state_->left);
 }
 
 }  // namespace brigade::dist

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "core/runtime.h"
 #include "dist/transport.h"
 #include "dist/work.h"
 
@@ -15,8 +16,10 @@ namespace brigade::dist {
 
 /// Outlives the ProcessGroup while calls are queued or Works are held.
 struct GroupState {
-  std::unique_ptr<Transport> transport;  // Set once, on the communication stream, before any call.
-  std::weak_ptr<Stream> stream;          // Weak: its queue holds what holds this.
+  std::unique_ptr<Transport> transport;   // Set once, on the communication stream, before any call.
+  std::weak_ptr<Stream> stream;           // Weak: its queue holds what holds this.
+  Device device;                          // Of tensors beside the CPU's; the CPU if there are none.
+  std::shared_ptr<Stream> device_stream;  // Where their calls run.
   std::chrono::milliseconds timeout{0};
   std::string who;  // "rank 1/4"
 
@@ -49,6 +52,8 @@ struct Work::State {
   // Written by the communication stream before `finished` completes.
   std::optional<std::string> error;
   WorkTimes times;
+  bool on_device = false;
+  Event began, left;  // Of the group's device stream, if on_device.
 };
 
 }  // namespace brigade::dist

@@ -27,6 +27,7 @@ class AlgorithmTransport final : public Transport {
   int size() const override { return inner_->size(); }
   std::string_view name() const override { return inner_->name(); }
   bool any_thread() const override { return inner_->any_thread(); }
+  std::optional<std::string> failure() const override { return inner_->failure(); }
   void send(const Tensor& t, int to) override { inner_->send(t, to); }
   void recv(Tensor& t, int from) override { inner_->recv(t, from); }
   void send_recv(const Tensor& sent, int to, Tensor& received, int from) override {

@@ -25,6 +25,7 @@ class EmulatedTransport final : public Transport {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::string_view name() const override { return name_; }
+  std::optional<std::string> failure() const override { return inner_->failure(); }
   void meet() override { inner_->meet(); }
   Storage allocate_shared(std::int64_t bytes) override { return inner_->allocate_shared(bytes); }
   void begin_step(std::int64_t step) override { step_ = step; }

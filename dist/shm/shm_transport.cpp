@@ -196,6 +196,14 @@ class ShmTransport final : public Transport {
     const std::optional<std::string> message = channels_.arrivals();
     return message ? *message : meeting_.arrivals();
   }
+  std::optional<std::string> failure() const override {
+    try {
+      meeting_.check_alive();
+    } catch (const CommError& e) {
+      return e.what();
+    }
+    return std::nullopt;
+  }
   void abort(const std::string& reason) noexcept override {
     if (options_.on_abort) options_.on_abort();
     meeting_.abort(reason);

@@ -54,6 +54,10 @@ class TwoLevelTransport final : public Transport {
     here_->report(progress);
   }
   std::string arrivals() const override { return all_->arrivals(); }
+  std::optional<std::string> failure() const override {
+    const auto found = all_->failure();
+    return found ? found : here_->failure();
+  }
   void abort(const std::string& reason) noexcept override {
     all_->abort(reason);
     if (across_) across_->abort(reason);

@@ -112,6 +112,11 @@ void Hub::abort(const std::string& reason) {
   changed_.notify_all();
 }
 
+std::optional<std::string> Hub::aborted() const {
+  Lock lock(mutex_);
+  return aborted_;
+}
+
 void Hub::report(int rank, const Progress& progress) {
   Lock lock(mutex_);
   progress_[static_cast<std::size_t>(rank)] = progress;

@@ -44,6 +44,7 @@ class Hub {
   void take(int from, int to, Tensor& t);
 
   void abort(const std::string& reason);
+  std::optional<std::string> aborted() const;
   void report(int rank, const Progress& progress);
   /// Who has come to the meeting, or whose message `rank` waits for.
   std::string arrivals(int rank) const;

@@ -97,6 +97,7 @@ class ThreadTransport final : public Transport {
   void report(const Progress& progress) noexcept override { hub_->report(rank_, progress); }
   void abort(const std::string& reason) noexcept override { hub_->abort(reason); }
   std::string arrivals() const override { return hub_->arrivals(rank_); }
+  std::optional<std::string> failure() const override { return hub_->aborted(); }
   void close() override { barrier(); }
 
  private:

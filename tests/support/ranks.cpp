@@ -144,6 +144,11 @@ CATCH_REGISTER_LISTENER(MpiListener)
 
 }  // namespace
 
+std::string device() {
+  const char* const wanted = std::getenv("BRIGADE_TEST_DEVICE");
+  return wanted != nullptr ? wanted : "cpu";
+}
+
 bool under_mpi() { return dist::launch_environment().mpi; }
 
 std::shared_ptr<dist::Job> mpi_job() {
@@ -155,6 +160,7 @@ void for_each_world(const std::function<void(dist::ProcessGroup&)>& body, const 
   dist::LaunchOptions launch{.backend = "threads",
                              .algorithm = options.algorithm,
                              .group = options.group,
+                             .device = options.network ? "cpu" : device(),
                              .network = options.network};
   const char* const chosen = std::getenv("BRIGADE_TEST_BACKEND");
   const std::string backend = chosen != nullptr ? chosen : under_mpi() ? "mpi" : "threads";
@@ -180,6 +186,7 @@ void require(bool condition, const std::string& message) {
 }
 
 void require_same(const Tensor& a, const Tensor& b, const std::string& message) {
+  if (a.device() != Device{} || b.device() != Device{}) return require_same(a.to({}), b.to({}), message);
   // memcmp first: differs_bitwise copies, and tests compare a million elements.
   if (a.dtype() == b.dtype() && a.shape() == b.shape() && a.is_contiguous() && b.is_contiguous() &&
       (a.numel() == 0 || std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0))

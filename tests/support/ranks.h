@@ -23,12 +23,16 @@ struct WorldOptions {
 /// body threw. Catch's own macros may not be used in `body` (they are not thread-safe): throw, by require()
 /// or otherwise. A world that takes over a minute is ended with a message that names the ranks still running.
 ///
-/// The environment's BRIGADE_TEST_BACKEND chooses another transport for the same cases: shared_memory without mpiexec
-/// (ranks are threads, and meet in shared memory as processes would), plain_mpi with it.
+/// With BRIGADE_TEST_DEVICE=cuda every rank has a GPU beside the CPU, real or emulated, as its group's device (worlds
+/// with a modelled network do not). BRIGADE_TEST_BACKEND chooses another transport for the same cases: shared_memory
+/// without mpiexec (ranks are threads, and meet in shared memory as processes would), plain_mpi with it.
 ///
 /// Under mpiexec MPI starts at the first call and ends with the test run; only rank 0 prints, or who failed.
 /// A body must not leave the group aborted there: MPI cannot go on after that, and all later cases fail.
 void for_each_world(const std::function<void(dist::ProcessGroup&)>& body, const WorldOptions& options = {});
+
+/// What BRIGADE_TEST_DEVICE says: "cpu" or "cuda".
+std::string device();
 
 /// True in a test program that was started by mpiexec.
 bool under_mpi();
@@ -38,7 +42,7 @@ std::shared_ptr<dist::Job> mpi_job();
 
 /// Throws Error(message) unless `condition`.
 void require(bool condition, const std::string& message);
-/// Throws unless a and b have the same dtype, shape and bits.
+/// Throws unless a and b have the same dtype, shape and bits, wherever they lie.
 void require_same(const Tensor& a, const Tensor& b, const std::string& message);
 /// Throws unless `text` contains `part`.
 void require_contains(const std::string& text, const std::string& part);
