@@ -27,6 +27,14 @@ struct BucketReducer::Reduction {
 
   // Before the ranks meet.
   void prepare() {
+    if (step->findings) {
+      runtime(gradients.device())
+          .note_use(step->findings->skip().raw(), runtime(gradients.device()).current_stream());
+      step->findings->look_at_own(bucket, gradients);
+      // A factor of 0 too: it leaves what is not finite so, and all ranks see it in the mean.
+      if (const double factor = step->roll_call->scale(rank); factor != 1) ops::mul_(gradients, factor);
+      return;
+    }
     // The step is lost, but a hook that keeps errors back must not keep this.
     const double factor = finite ? step->roll_call->scale(rank) : 0;
     if (factor != 1) scale(gradients, factor);
@@ -34,8 +42,14 @@ struct BucketReducer::Reduction {
 
   void run(Transport& transport) {
     HookBucket what{*parameters, range, begin, begin + gradients.numel(), gradients, step->number};
+    if (step->findings)
+      what.sending = [this](const Tensor& sent) { step->findings->look_at_sent(bucket, sent); };
     const HookReport report = hook->mean(what, transport);
     step->wire_bytes[static_cast<std::size_t>(bucket)] = report.wire_bytes;
+    if (gradients.device() != Device{}) {
+      if (step->findings) step->findings->look_at_mean(gradients);
+      return;
+    }
     if (report.overflow >= 0 && step->overflow->kind == Finding::Kind::none)
       *step->overflow = {Finding::Kind::overflow, report.overflow, bucket};
     // Scaling by weights and rounding to 16 bits can make a finite gradient infinite; every rank has the same mean.
@@ -57,7 +71,8 @@ BucketReducer::BucketReducer(ProcessGroup& group, std::shared_ptr<optim::FlatPar
       parameters_(std::move(parameters)),
       hook_(std::move(hook)),
       ledger_(&ledger),
-      options_(options) {
+      options_(options),
+      device_(parameters_->at(0).variable.value().device()) {
   for (const BucketSpec& spec : plan.buckets) {
     const int index = bucket_count();
     std::string label = str("bucket ", index, " (", parameters_->at(spec.range.begin).name);
@@ -82,6 +97,9 @@ void BucketReducer::begin(std::shared_ptr<const RollCall> roll_call) {
   step_->roll_call = std::move(roll_call);
   step_->squares.resize(ready_.size());
   step_->wire_bytes.resize(buckets_.size());
+  if (on_device() && options_.look_for_non_finite)
+    step_->findings =
+        std::make_shared<DeviceFindings>(device_, group_->rank(), group_->size(), bucket_count());
   for (Bucket& bucket : buckets_) {
     bucket.missing = bucket.spec.range.count();
     bucket.work = Work();
@@ -107,12 +125,15 @@ void BucketReducer::mark_ready(int position) {
     fault_point(FaultAt::gradient, parameters_->gradients({position, position + 1}),
                 parameters_->at(position).name);
   // While it is in cache still.
-  const bool finite = !options_.look_for_non_finite || !parameters_->at(position).variable.grad().defined() ||
+  const bool finite = on_device() || !options_.look_for_non_finite ||
+                      !parameters_->at(position).variable.grad().defined() ||
                       all_finite(parameters_->gradients({position, position + 1}));
   if (!finite && found_.kind == Finding::Kind::none)
     found_ = {Finding::Kind::not_finite, position, buckets_of_[at].begin};
   const auto now = Clock::now();
   ledger_->current().ready[at] = now;
+  if (on_device())
+    ledger_->stamp([at](StepRecord& record, Clock::time_point time) { record.ready[at] = time; });
   for (int b = buckets_of_[at].begin; b < buckets_of_[at].end; ++b) {
     Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
     bucket.finite = bucket.finite && finite;
@@ -157,7 +178,7 @@ void BucketReducer::launch(int index) {
 }
 
 void BucketReducer::drain() {
-  for (Bucket& bucket : buckets_) bucket.work.event().wait();
+  for (Bucket& bucket : buckets_) bucket.work.wait_until_left();
 }
 
 void BucketReducer::wait(int index) {
@@ -172,13 +193,35 @@ void BucketReducer::wait(int index) {
   bucket.record.start = times.start;
   bucket.record.end = times.end;
   bucket.record.wire_bytes = step_->wire_bytes[static_cast<std::size_t>(index)];
-  if (options_.norms && completes(index))
+  if (options_.norms && !on_device() && completes(index))
     for (int i = bucket.spec.range.begin; i < bucket.spec.range.end; ++i)
       bucket.record.square_norm += step_->squares[static_cast<std::size_t>(i)];
   ledger_->current().buckets.push_back(bucket.record);
+  if (on_device()) record_later(bucket);
+}
+
+// The times of its gradients are known by then: they were asked for first.
+void BucketReducer::record_later(const Bucket& bucket) {
+  const std::size_t at = ledger_->current().buckets.size() - 1;
+  ledger_->later(bucket.work.began(),
+                 [at](StepRecord& record, Clock::time_point time) { record.buckets[at].start = time; });
+  ledger_->later(
+      bucket.work.left(), [at, range = bucket.spec.range](StepRecord& record, Clock::time_point time) {
+        BucketRecord& to = record.buckets[at];
+        to.end = time;
+        const auto first = record.ready.begin() + range.begin, last = record.ready.begin() + range.end;
+        to.first_ready = *std::min_element(first, last);
+        to.last_ready = *std::max_element(first, last);
+      });
 }
 
 std::vector<Finding> BucketReducer::finish() {
+  if (on_device()) {
+    if (step_->findings) step_->findings->exchange(*group_);
+    for (int bucket = 0; bucket < bucket_count(); ++bucket) wait(bucket);
+    if (step_->findings) step_->findings->wait();
+    return {};
+  }
   // Queued before anything is waited for, so that it follows the last bucket at once.
   std::optional<Verdict> verdict;
   if (options_.look_for_non_finite && group_->size() > 1) verdict.emplace(*group_, found_, step_->overflow);

@@ -10,6 +10,7 @@
 
 #include "dist/bucket_plan.h"
 #include "dist/comm_hook.h"
+#include "dist/device_findings.h"
 #include "dist/doctor.h"
 #include "dist/ledger.h"
 #include "dist/process_group.h"
@@ -21,15 +22,18 @@ namespace brigade::dist {
 /// What happens besides the collective itself.
 struct ReducerOptions {
   /// Look at each of this rank's gradients when it is ready, in one pass. A bucket with one that is not finite travels
-  /// as zeros, so that nothing spreads, and all ranks learn of it from the verdict.
+  /// as zeros, so that nothing spreads, and all ranks learn of it from the verdict. On a device buckets are looked at
+  /// on the communication stream, and travel as they are: see device_findings().
   bool look_for_non_finite = true;
-  bool norms = false;  ///< Take the norm of each reduced gradient, on the communication stream.
+  /// Take the norm of each reduced gradient, on the communication stream. Of gradients on the CPU.
+  bool norms = false;
 };
 
 /// The buckets of one rank during one backward.
 ///
 /// State of a bucket: filling -> (all its gradients ready) complete -> launched -> reduced.
 /// The mean over ranks is taken in place, in gradient memory: nothing is packed, copied or unpacked.
+/// On a device nothing here waits for it: wait() and finish() make the caller's current stream wait.
 class BucketReducer {
  public:
   /// `group` and `ledger` must outlive the reducer; calls under way keep the others alive. `plan` must fit `parameters`
@@ -51,8 +55,11 @@ class BucketReducer {
   void launch(int bucket);
   /// Blocks until the result of a launched bucket is in place.
   void wait(int bucket);
-  /// Every bucket is launched: waits for those nobody has waited for, and learns what each rank found in its gradients.
+  /// Every bucket is launched: waits for those nobody has waited for, and learns what each rank found in its gradients;
+  /// on a device nothing yet.
   std::vector<Finding> finish();
+  /// Of the step since begin(), on a device that looks; else null. Behind finish() its flag is in place.
+  const std::shared_ptr<DeviceFindings>& device_findings() const { return step_->findings; }
   /// Blocks until no launched bucket is under way, failed or not: after a backward that an exception ended, before the
   /// next one writes the same memory.
   void drain();
@@ -83,6 +90,7 @@ class BucketReducer {
     std::int64_t number = 0;
     std::shared_ptr<const RollCall> roll_call;
     std::shared_ptr<Finding> overflow = std::make_shared<Finding>();
+    std::shared_ptr<DeviceFindings> findings;
     std::vector<double> squares;           // By position.
     std::vector<std::int64_t> wire_bytes;  // By bucket.
   };
@@ -93,12 +101,15 @@ class BucketReducer {
   }
   // What a queued call needs, kept alive by it.
   struct Reduction;
+  bool on_device() const { return device_ != Device{}; }
+  void record_later(const Bucket& bucket);
 
   ProcessGroup* group_;
   std::shared_ptr<optim::FlatParameters> parameters_;
   std::shared_ptr<CommHook> hook_;
   Ledger* ledger_;
   ReducerOptions options_;
+  Device device_;  // Of the gradients.
   std::vector<Bucket> buckets_;
   std::vector<optim::Range> buckets_of_;  // By position: several hold the parts of a split parameter.
   std::vector<bool> ready_;               // By position.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,6 +34,9 @@ struct HookBucket {
   Tensor
       gradients;  ///< [end - begin], 1-D: this rank's gradients; the hook leaves the mean over ranks there.
   std::int64_t step = 0;  ///< Counts synchronised backwards; for random numbers that all ranks share.
+  /// On a device, whose numbers no hook can see: gets what is about to travel in another type, to find what does not
+  /// fit it. Empty: nobody looks.
+  std::function<void(const Tensor& sent)> sending = {};
 
   bool whole() const { return gradients.numel() == parameters.bytes(range) / gradients.item_bytes(); }
   /// The same elements of memory with the layout of the parameters: a hook's own state, like an error kept back. Not
@@ -62,7 +66,7 @@ struct HookReport {
   /// in 4n bytes, bf16 2n for the slices of all ranks and 2n/N for its own mean.
   std::int64_t wire_bytes = 0;
   /// Position of the first parameter whose gradient on this rank did not fit the type that travels (it was finite, but
-  /// became infinite); -1: none.
+  /// became infinite); -1: none. Of gradients on a device always -1: see HookBucket::sending.
   int overflow = -1;
 };
 
@@ -92,7 +96,8 @@ struct HookEntry {
   bool exact = false;  ///< The mean is that of the gradients' own dtype: theorems about equal bits hold.
   /// Puts the number of "topk:0.001" into the options; nullptr: the hook takes none.
   void (*set_number)(HookOptions& options, double number) = nullptr;
-  bool divides = false;  ///< Heeds HookOptions::divide.
+  bool divides = false;    ///< Heeds HookOptions::divide.
+  bool on_device = false;  ///< Works on gradients of a device, too.
 };
 
 std::span<const HookEntry> comm_hooks();
@@ -100,7 +105,7 @@ std::span<const HookEntry> comm_hooks();
 const HookEntry& comm_hook(std::string_view name);
 /// Makes the hook called "topk" or, with its number, "topk:0.001", "powersgd:4". Throws Error listing the choices for
 /// an unknown name, and Error for a number out of range or where the hook cannot work on these parameters (all but none
-/// need f32).
+/// need f32; on a device only some work).
 std::unique_ptr<CommHook> make_comm_hook(std::string_view name, const optim::FlatParameters& parameters,
                                          HookOptions options = {});
 

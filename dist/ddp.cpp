@@ -15,14 +15,6 @@
 #include "kernels/ops.h"
 
 namespace brigade::dist {
-namespace {
-
-bool loss_is_finite(const Variable& root) {
-  return root.numel() != 1 || !is_floating(root.dtype()) || std::isfinite(root.item());
-}
-
-}  // namespace
-
 class Ddp::Impl final : public BackwardObserver {
  public:
   Impl(std::vector<nn::NamedParameter> all, std::vector<nn::NamedBuffer> buffer_list,
@@ -48,8 +40,13 @@ class Ddp::Impl final : public BackwardObserver {
     make_sync = chosen.make;
     plan = chosen.plan(infos, options.plan);
     check_plan(plan, infos);
-    parameters = std::make_shared<optim::FlatParameters>(
-        trainable, plan.order, [&](std::int64_t bytes) { return group.allocate_shared(bytes); });
+    device = trainable.front().variable.value().device();
+    BRIGADE_CHECK(device == Device{} || device == group.device(),
+                  "ddp: parameters must lie on the group's device, ", group.device(), "; got ", device);
+    optim::FlatParameters::MakeMemory shared;
+    if (device == Device{}) shared = [&](std::int64_t bytes) { return group.allocate_shared(bytes); };
+    parameters = std::make_shared<optim::FlatParameters>(trainable, plan.order, shared);
+    ledger.set_device(device);
     hook = make_comm_hook(options.hook, *parameters, options.hook_options);
     use_plan();
     if (chosen.plans_by_rule && plan_rule(options.plan.rule).replans)
@@ -80,26 +77,18 @@ class Ddp::Impl final : public BackwardObserver {
 
   void broadcast_initial_state() {
     std::vector<Work> works;
-    for (const auto& [range, dtype] : dtype_runs())
+    for (const auto& [range, dtype] : parameters->dtype_runs())
       works.push_back(group.broadcast(parameters->values(range), 0, str("initial parameters, ", dtype)));
     for (const auto& p : frozen) works.push_back(group.broadcast(p.variable.value(), 0, p.name));
     for (const Work& work : works) work.wait();
     dist::sync_buffers(buffers, BufferPolicy::broadcast, group);
   }
 
-  // Maximal ranges of one dtype.
-  std::vector<std::pair<optim::Range, DType>> dtype_runs() const {
-    std::vector<std::pair<optim::Range, DType>> runs;
-    for (int i = 0; i < parameters->count(); ++i) {
-      const DType dtype = parameters->at(i).variable.dtype();
-      if (runs.empty() || runs.back().second != dtype) runs.push_back({{i, i}, dtype});
-      runs.back().first.end = i + 1;
-    }
-    return runs;
-  }
+  // BackwardObserver
 
   void before_backward(const BackwardStart& start) override {
     syncing = no_sync_depth == 0 && (start.label & label.bit()) == 0;
+    judge_last();
     if (std::exchange(unfinished, false)) reducer->drain();
     if (!syncing) return;
     check_memory();
@@ -113,6 +102,8 @@ class Ddp::Impl final : public BackwardObserver {
     for (int i = 0; i < parameters->count(); ++i)
       if (parameters->at(i).variable.grad().defined()) entry.used[static_cast<std::size_t>(i)] = true;
     begin(std::move(entry));
+    if (const auto& looks = reducer->device_findings(); looks && is_floating(start.root.dtype()))
+      looks->look_at_loss(start.root.value());
     for (int i = 0; i < parameters->count(); ++i)
       if (!awaited[static_cast<std::size_t>(i)]) reducer->mark_ready(i);
     sync->begin();
@@ -128,15 +119,20 @@ class Ddp::Impl final : public BackwardObserver {
   void after_backward() override {
     if (!syncing) return;
     ledger.current().backward.end = Clock::now();
+    if (device != Device{})
+      ledger.stamp([](StepRecord& record, Clock::time_point time) { record.backward.end = time; });
     const TimedScope waiting(SpanKind::other);
     report("waiting for buckets");
     roll_call->wait();
     sync->finish();
     const std::vector<Finding> findings = reducer->finish();
     end();
+    // On a device there are no findings yet, but a flag in its memory.
+    undecided = reducer->device_findings();
+    parameters->set_skip(undecided ? undecided->skip() : Tensor());
     judge(findings);
-    if (!step_skipped && options.clip_norm > 0) clip();
-    if (replanner) replanner->after_step(ledger.last(), plan);
+    if ((device != Device{} || !step_skipped) && options.clip_norm > 0) clip();
+    if (replanner) replanner->after_step(ledger.newest(), ledger.last().step, plan);
     report("between steps");
   }
 
@@ -150,6 +146,7 @@ class Ddp::Impl final : public BackwardObserver {
       BRIGADE_CHECK(
           !parameters->at(i).variable.grad().defined(), "ddp: parameter \"", parameters->at(i).name,
           "\" has a gradient that would be lost in a backward without a batch; call zero_grad() first");
+    judge_last();
     if (std::exchange(unfinished, false)) reducer->drain();
     check_memory();
     begin({.active = false,
@@ -181,6 +178,8 @@ class Ddp::Impl final : public BackwardObserver {
     StepRecord& record = ledger.begin_step();
     record.plan_epoch = plan_epoch;
     record.backward.begin = record.backward.end = Clock::now();
+    if (device != Device{})
+      ledger.stamp([](StepRecord& to, Clock::time_point time) { to.backward.begin = time; });
     group.begin_step(record.step);
     entry.step = record.step;
     entry.calls = texts->fingerprint;
@@ -189,7 +188,7 @@ class Ddp::Impl final : public BackwardObserver {
       entry.frozen.push_back(!parameters->at(i).variable.requires_grad());
     std::vector<std::uint64_t> sums;
     if (options.check_every > 0 && record.step % options.check_every == 0 && group.size() > 1) {
-      sums = parameter_sums();
+      sums = parameter_sums(*parameters);
       entry.sums = checksum(std::as_bytes(std::span(sums))) | 1;  // 0 means not compared.
     }
     roll_call = std::make_shared<RollCall>(group, entry, texts, std::move(sums));
@@ -202,15 +201,6 @@ class Ddp::Impl final : public BackwardObserver {
     unfinished = false;
     ledger.current().control = {roll_call->times().start, roll_call->times().end};
     ledger.current().control_bytes = roll_call->bytes();
-  }
-
-  std::vector<std::uint64_t> parameter_sums() const {
-    std::vector<std::uint64_t> sums;
-    for (int i = 0; i < parameters->count(); ++i) {
-      const Tensor& value = parameters->at(i).variable.value();
-      sums.push_back(checksum({value.raw(), static_cast<std::size_t>(value.bytes())}));
-    }
-    return sums;
   }
 
   // Somebody bound a parameter to other memory, by a second FlatParameters for example: ours would not reach it.
@@ -244,17 +234,34 @@ class Ddp::Impl final : public BackwardObserver {
                       " does: was it replaced after the model was wrapped? wrap again");
   }
 
+  // What a device has found in the step before, of which no parameter has changed then. Before anything writes to the
+  // gradients again: the mean still says which of them it was.
+  void judge_last() {
+    if (!undecided) return;
+    DeviceFindings::Report report = std::exchange(undecided, nullptr)->read();
+    step_skipped = report.any() && options.non_finite == NonFinite::skip;
+    if (step_skipped) parameters->note_skipped_update();
+    if (!report.any() || step_skipped) return;
+    report.locate(plan, *parameters);
+    fail(str("ddp: step ", ledger.last().step + 1, ": ",
+             describe_findings(report.findings, report.loss_finite, *parameters, options.hook),
+             "; nothing was updated"));
+  }
+
   // All ranks have the same findings and the same roll call: they throw, skip or go on alike.
   void judge(const std::vector<Finding>& findings) {
-    const std::string found = options.non_finite == NonFinite::ignore
+    std::vector<bool> loss_finite;
+    for (const RollCallEntry& entry : roll_call->entries()) loss_finite.push_back(entry.loss_finite);
+    const std::string found = options.non_finite == NonFinite::ignore || device != Device{}
                                   ? ""
-                                  : describe_findings(findings, *roll_call, *parameters, options.hook);
-    step_skipped = !found.empty() && options.non_finite == NonFinite::skip;
+                                  : describe_findings(findings, loss_finite, *parameters, options.hook);
+    if (device == Device{}) step_skipped = !found.empty() && options.non_finite == NonFinite::skip;
     if (!found.empty() && !step_skipped)
       fail(str("ddp: step ", ledger.last().step + 1, ": ", found, "; nothing was updated"));
+    const bool no_gradients = device == Device{} && step_skipped;
     for (int i = 0; i < parameters->count(); ++i) {
       Variable variable = parameters->at(i).variable;
-      variable.set_grad_present(!step_skipped && roll_call->users(i) > 0);
+      variable.set_grad_present(!no_gradients && roll_call->users(i) > 0);
     }
     const std::string half_frozen = describe_half_frozen(*roll_call, *parameters);
     if (!half_frozen.empty())
@@ -268,12 +275,16 @@ class Ddp::Impl final : public BackwardObserver {
   // As optim::clip_grad_norm() does it, with the sums that the communication stream has taken already.
   void clip() {
     double squares = 0;
-    for (const int i : parameters->in_registration_order())
-      squares += reducer->squares()[static_cast<std::size_t>(i)];
+    if (device == Device{})
+      for (const int i : parameters->in_registration_order())
+        squares += reducer->squares()[static_cast<std::size_t>(i)];
+    else  // Gaps are zeros. Waits for the device.
+      for (const auto& [range, dtype] : parameters->dtype_runs())
+        squares += ops::sum_of_squares(parameters->gradients(range));
     norm = std::sqrt(squares);
     const double factor = options.clip_norm / (norm + 1e-6);
     if (!std::isfinite(norm) || factor >= 1) return;
-    for (const auto& [range, dtype] : dtype_runs()) {
+    for (const auto& [range, dtype] : parameters->dtype_runs()) {
       Tensor gradients = parameters->gradients(range);
       ops::mul_(gradients, factor);
     }
@@ -299,6 +310,7 @@ class Ddp::Impl final : public BackwardObserver {
   std::vector<nn::NamedBuffer> buffers;
   std::vector<nn::NamedParameter> frozen;  // When the model was wrapped.
   std::vector<ParameterInfo> infos;
+  Device device;  // Of the parameters.
   BucketPlan plan;
   std::int64_t plan_epoch = 0;
   std::shared_ptr<const RollCallTexts> texts;  // What a backward calls.
@@ -318,6 +330,7 @@ class Ddp::Impl final : public BackwardObserver {
   bool syncing = false;
   bool unfinished = false;  // Stays true if an exception ends it with buckets under way.
   bool step_skipped = false;
+  std::shared_ptr<const DeviceFindings> undecided;  // Of the last backward on a device.
   double norm = 0;
   std::shared_ptr<RollCall> roll_call;
 };
@@ -352,7 +365,10 @@ GradientMemory Ddp::gradient_memory() const {
 }
 NamedTensors Ddp::hook_state() { return impl_->hook->state(*impl_->parameters); }
 void Ddp::start_at(std::int64_t step) { impl_->ledger.start_at(step); }
-void Ddp::sync_buffers() { dist::sync_buffers(impl_->buffers, impl_->options.buffers, impl_->group); }
+void Ddp::sync_buffers() {
+  impl_->judge_last();
+  dist::sync_buffers(impl_->buffers, impl_->options.buffers, impl_->group);
+}
 
 void Ddp::set_weight(double weight) {
   BRIGADE_CHECK(std::isfinite(weight) && weight >= 0, "ddp: a weight must be finite and not negative; got ",

@@ -43,6 +43,10 @@ enum class UnusedParameters : std::uint8_t { error, zero };
 ///
 /// A mean is looked at where scaling or rounding could make it infinite (weights, 16-bit gradients); that of plain f32
 /// gradients is not: their sum would have to pass 3e38.
+///
+/// On a device the gradients are looked at there, and every mean with them. It is the device that keeps optimizers from
+/// changing anything then (FlatParameters::skip()); the host learns of it when the next backward begins, or in
+/// sync_buffers(), and throws there, or tells optimizers not to have counted the update.
 enum class NonFinite : std::uint8_t { error, skip, ignore };
 
 /// What one rank may want and all ranks then do together: see Ddp::propose().
@@ -60,7 +64,8 @@ struct DdpOptions {
   /// What sync_buffers() does. sync_bn also needs layers that combine their statistics: nn::set_statistics_combiner.
   BufferPolicy buffers = BufferPolicy::broadcast;
   /// Scale the mean gradient down to this global norm; 0: off. Bucket by bucket, norms are taken on the communication
-  /// stream while later buckets are still computed. The result equals optim::clip_grad_norm().
+  /// stream while later buckets are still computed. The result equals optim::clip_grad_norm(), which it is on a device:
+  /// there the host waits for the norm.
   double clip_norm = 0;
   /// Compare a checksum of all parameters between ranks every so many steps; 0: never.
   std::int64_t check_every = 100;
@@ -136,7 +141,8 @@ class Ddp {
   void propose(Decision decision);
   /// After a synchronised backward: whether some rank had proposed it, the same answer on every rank.
   bool agreed(Decision decision) const;
-  /// After a synchronised backward: all ranks dropped its gradients (NonFinite::skip).
+  /// After a synchronised backward: all ranks dropped its gradients (NonFinite::skip). On a device: those of the one
+  /// before.
   bool skipped() const;
   /// Norm of the mean gradient before clipping, after a synchronised backward; needs DdpOptions::clip_norm.
   double grad_norm() const;

@@ -3,6 +3,10 @@
 #include "dist/doctor.h"
 
 #include <charconv>
+#include <cmath>
+#include <span>
+
+#include "core/checksum.h"
 
 namespace brigade::dist {
 namespace {
@@ -72,6 +76,21 @@ std::string difference(Transport& transport, const std::vector<std::string>& min
   return out;
 }
 
+bool loss_is_finite(const Variable& root) {
+  return root.numel() != 1 || !is_floating(root.dtype()) || root.value().device() != Device{} ||
+         std::isfinite(root.item());
+}
+
+std::vector<std::uint64_t> parameter_sums(const optim::FlatParameters& parameters) {
+  std::vector<std::uint64_t> sums;
+  for (int i = 0; i < parameters.count(); ++i) {
+    const Tensor value = parameters.at(i).variable.value().to({});
+    sums.push_back(
+        checksum(std::span<const std::byte>(value.raw(), static_cast<std::size_t>(value.bytes()))));
+  }
+  return sums;
+}
+
 std::string hex(std::uint64_t value) {
   char digits[16];
   const auto end = std::to_chars(digits, digits + sizeof digits, value, 16).ptr;
@@ -79,13 +98,13 @@ std::string hex(std::uint64_t value) {
   return std::string(16 - text.size(), '0') + text;
 }
 
-std::string describe_findings(const std::vector<Finding>& findings, const RollCall& roll_call,
+std::string describe_findings(const std::vector<Finding>& findings, const std::vector<bool>& loss_finite,
                               const optim::FlatParameters& parameters, std::string_view hook) {
   for (std::size_t rank = 0; rank < findings.size(); ++rank) {
     const Finding& found = findings[rank];
     if (found.kind == Finding::Kind::none) continue;
-    const char* what = roll_call.entries()[rank].loss_finite ? "the loss is finite, but the gradient is not"
-                                                             : "the loss is not finite";
+    const char* what =
+        loss_finite[rank] ? "the loss is finite, but the gradient is not" : "the loss is not finite";
     const std::string where = str("bucket ", found.bucket, ", parameter \"",
                                   parameters.at(static_cast<int>(found.position)).name, "\"");
     if (found.kind == Finding::Kind::mean_not_finite)
@@ -96,7 +115,7 @@ std::string describe_findings(const std::vector<Finding>& findings, const RollCa
                "; first on rank ", rank, ", ", where);
   }
   for (std::size_t rank = 0; rank < findings.size(); ++rank)
-    if (!roll_call.entries()[rank].loss_finite)
+    if (!loss_finite[rank])
       return str("the loss is not finite, although all gradients are; first on rank ", rank);
   return "";
 }

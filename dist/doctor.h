@@ -27,6 +27,13 @@ void check_same_model(ProcessGroup& group, const std::vector<nn::NamedParameter>
 /// difference.
 std::string difference(Transport& transport, const std::vector<std::string>& mine);
 
+/// Whether the number that backward starts from is finite; true where it is none, or lies on a device, which is not
+/// waited for (DeviceFindings looks at it).
+bool loss_is_finite(const Variable& root);
+
+/// A checksum of each parameter's value, by position. Of a device it looks at copies: blocks.
+std::vector<std::uint64_t> parameter_sums(const optim::FlatParameters& parameters);
+
 /// "1f00…": 16 hexadecimal digits.
 std::string hex(std::uint64_t value);
 
@@ -39,8 +46,9 @@ struct Finding {
 
 // What all ranks can say alike after a step, from the same findings and the same roll call; empty if there is nothing.
 
-/// "the loss is finite, but the gradient is not; first on rank 1, bucket 2, parameter "fc.weight"".
-std::string describe_findings(const std::vector<Finding>& findings, const RollCall& roll_call,
+/// "the loss is finite, but the gradient is not; first on rank 1, bucket 2, parameter "fc.weight"". `loss_finite`: by
+/// rank.
+std::string describe_findings(const std::vector<Finding>& findings, const std::vector<bool>& loss_finite,
                               const optim::FlatParameters& parameters, std::string_view hook);
 /// "2 of 62 parameters took no part in the loss: "fc.bias" (used on 1 of 2 ranks), …"; frozen ones are left out.
 std::string describe_unused(const RollCall& roll_call, const optim::FlatParameters& parameters);

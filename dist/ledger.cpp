@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/runtime.h"
 
 namespace brigade::dist {
 namespace {
@@ -82,7 +83,33 @@ double StepRecord::bus_bandwidth(int ranks) const {
   return seconds > 0 ? 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes) / seconds : 0;
 }
 
+Event Ledger::here() const { return runtime(device_).current_stream().record(); }
+
+void Ledger::later(const Event& event, Put put) {
+  if (event.state() == nullptr) return put(current(), Clock::now());
+  if (const auto time = event.time()) return put(current(), *time);
+  current().settled = false;
+  late_.push_back({current().step, event, std::move(put)});
+}
+
+// Streams run in order, but there are several: each event is waited for.
+void Ledger::settle_before(std::int64_t step) {
+  while (!late_.empty() && late_.front().step < step) {
+    const Late late = std::move(late_.front());
+    late_.pop_front();
+    late.event.wait();
+    const std::int64_t index = late.step - steps_.front().step;
+    if (index < 0) continue;  // The ring is shorter than the delay.
+    StepRecord& record = steps_[static_cast<std::size_t>(index)];
+    if (const auto time = late.event.time()) late.put(record, *time);
+    if (late_.empty() || late_.front().step > late.step) record.settled = true;
+  }
+}
+
+void Ledger::settle() { settle_before(next_step_); }
+
 StepRecord& Ledger::begin_step() {
+  settle_before(next_step_ - 1);
   if (steps_.size() == capacity_) steps_.pop_front();
   // One step loses its spans for each that begins.
   if (steps_.size() >= kStepsWithSpans) {
@@ -103,6 +130,14 @@ const StepRecord& Ledger::last() const {
   return steps_.back();
 }
 
+const StepRecord* Ledger::newest() const {
+  const auto found =
+      std::find_if(steps_.rbegin(), steps_.rend(), [](const StepRecord& s) { return s.settled; });
+  return found == steps_.rend() ? nullptr : &*found;
+}
+
+std::int64_t Ledger::steps_settled() const { return late_.empty() ? next_step_ : late_.front().step; }
+
 const StepRecord* Ledger::find(std::int64_t step) const {
   const std::int64_t index = steps_.empty() ? -1 : step - steps_.front().step;
   return index < 0 || index >= static_cast<std::int64_t>(steps_.size())
@@ -113,6 +148,7 @@ const StepRecord* Ledger::find(std::int64_t step) const {
 StepScope::StepScope(Ledger& ledger)
     : ledger_(ledger),
       begin_(Clock::now()),
+      device_begin_(ledger.device_ == Device{} ? Event() : ledger.here()),
       steps_before_(ledger.steps_recorded()),
       listening_(&ledger.timeline_) {
   ledger.timeline_.clear();
@@ -128,6 +164,9 @@ StepScope::~StepScope() {
   StepRecord& step = ledger_.steps_.back();
   step.whole = {begin_, Clock::now()};
   timeline.take(step.spans);
+  if (ledger_.device_ == Device{}) return;
+  ledger_.later(device_begin_, [](StepRecord& record, Clock::time_point t) { record.whole.begin = t; });
+  ledger_.stamp([](StepRecord& record, Clock::time_point t) { record.whole.end = t; });
 }
 
 Straggler straggler(std::span<const Clock::time_point> times) {

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 // dist/ledger.h - the record of what each bucket and each layer did in each step, and the truth about overlap drawn
 // from it. Always on: a few hundred time stamps a step, which cost microseconds (tests/dist/ledger_cost_test.cpp counts
-// them). Read before: core/timeline.h. Written by dist/bucket_reducer.h. Read next: dist/ledger_gather.h (all ranks).
+// them). What a device does is known later: its times come from events, and are looked at two steps on.
+// Read before: core/timeline.h. Written by dist/bucket_reducer.h. Read next: dist/ledger_gather.h (all ranks).
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <span>
 #include <vector>
 
+#include "core/device.h"
 #include "core/timeline.h"
 
 namespace brigade::dist {
@@ -37,8 +40,10 @@ struct BucketRecord {
 
 /// One synchronised backward, and what its thread computed around it.
 struct StepRecord {
-  std::int64_t step = 0;              ///< From 0.
-  std::int64_t plan_epoch = 0;        ///< How often the plan had changed.
+  std::int64_t step = 0;        ///< From 0.
+  std::int64_t plan_epoch = 0;  ///< How often the plan had changed.
+  /// All times are known. Until then those that a device has not told are the host's, which ran ahead of it.
+  bool settled = true;
   Interval whole;                     ///< The StepScope, from data to optimizer; empty if there is none.
   Interval backward;                  ///< First closure to last gradient.
   std::vector<BucketRecord> buckets;  ///< In launch order.
@@ -47,7 +52,7 @@ struct StepRecord {
   Interval control;                ///< The roll call (dist/roll_call.h)…
   std::int64_t control_bytes = 0;  ///< … and its size.
   /// Layers, optimizer, waiting for data, in order of beginning; needs a StepScope. Only of the last steps and of those
-  /// asked for: Ledger::keep_spans().
+  /// asked for: Ledger::keep_spans(). On a device: when the host enqueued them.
   std::vector<TimedSpan> spans;
 
   Clock::duration communication() const;  ///< Union of [start, end] over buckets.
@@ -80,18 +85,48 @@ class Ledger {
 
   /// The next step is `step`: of a run that goes on from a checkpoint. Before the first.
   void start_at(std::int64_t step) { next_step_ = step; }
-  /// Starts the record of the next step.
+  /// Where the steps are computed. On a device the times of a step are those of its current stream.
+  void set_device(Device device) { device_ = device; }
+  /// Calls put(record of the current step, time): now on the CPU, as a device knows the time when the step is settled.
+  template <class Put>
+  void stamp(const Put& put) {
+    if (device_ == Device{}) [[likely]]
+      put(current(), Clock::now());
+    else
+      later(here(), put);
+  }
+  /// The same with the time of an event; at once if nobody takes it, or if it is known.
+  using Put = std::function<void(StepRecord&, Clock::time_point)>;
+  void later(const Event& event, Put put);
+
+  /// Starts the record of the next step. Those from two steps ago are settled: blocks until the device is through with
+  /// them, which it nearly always is; so a host is never further ahead. All ranks know the same steps at the same time.
   StepRecord& begin_step();
+  /// Blocks until all steps are settled. Not in the middle of one.
+  void settle();
   /// The step being recorded, or the last one; Error if there is none yet.
   StepRecord& current();
   const StepRecord& last() const;
+  /// The newest one that is settled; nullptr if there is none. On the CPU last().
+  const StepRecord* newest() const;
+  std::int64_t steps_settled() const;  ///< How many from the first on; those kept are the last of them.
   const StepRecord* find(std::int64_t step) const;  ///< nullptr if it is not kept.
   const std::deque<StepRecord>& steps() const { return steps_; }
   std::int64_t steps_recorded() const { return next_step_; }  ///< Those before start_at() included.
 
  private:
   friend class StepScope;
+  struct Late {
+    std::int64_t step;
+    Event event;
+    Put put;
+  };
+  Event here() const;  // In the current stream.
+  void settle_before(std::int64_t step);
+
   std::size_t capacity_;
+  Device device_;
+  std::deque<Late> late_;  // By step.
   std::int64_t next_step_ = 0;
   std::deque<StepRecord> steps_;
   Timeline timeline_;
@@ -111,6 +146,7 @@ class StepScope {
  private:
   Ledger& ledger_;
   Clock::time_point begin_;
+  Event device_begin_;
   std::int64_t steps_before_;
   TimelineScope listening_;
 };

@@ -120,6 +120,7 @@ std::vector<std::int64_t> encode_steps(const Ledger& ledger, std::int64_t first,
   std::vector<std::pair<const StepRecord*, bool>> chosen;
   std::size_t words = 1;
   for (auto step = ledger.steps().rbegin(); step != ledger.steps().rend() && step->step >= first; ++step) {
+    if (!step->settled) continue;  // Its turn comes later: see LedgerGather::begin().
     const bool with_spans = words + words_of(*step, true) <= max_words;
     if (words + words_of(*step, with_spans) > max_words) break;
     words += words_of(*step, with_spans);
@@ -217,7 +218,7 @@ void LedgerGather::begin() {
   shared_ = std::make_shared<Shared>();
   shared_->mine = encode_steps(*ledger_, next_, clocks_.front(), kMaxBytes / sizeof(std::int64_t));
   shared_->compare_clocks = Clock::now() - clocks_.front().measured > kClockPeriod;
-  next_ = ledger_->steps_recorded();
+  next_ = ledger_->steps_settled();
   work_ = group_->run(
       {.operation = "ledgers", .run = [shared = shared_](Transport& transport) { shared->run(transport); }});
 }

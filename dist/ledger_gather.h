@@ -38,8 +38,8 @@ class LedgerGather {
   /// Compares clocks. Collective; blocks. Both must outlive it.
   LedgerGather(ProcessGroup& group, const Ledger& ledger);
 
-  /// Sends the steps recorded since the last call, on the communication stream. Collective; does not block (but for an
-  /// earlier one that is still under way). Not in the middle of a step.
+  /// Sends the steps recorded since the last call whose times are known (StepRecord::settled), on the communication
+  /// stream. Collective; does not block (but for an earlier one that is still under way). Not in the middle of a step.
   void begin();
   /// What has arrived since the last call, on rank 0, in order; elsewhere nothing. Blocks for what begin() sent; throws
   /// CommError if it failed.

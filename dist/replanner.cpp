@@ -33,21 +33,25 @@ Replanner::Replanner(ProcessGroup& group, std::vector<ParameterInfo> parameters,
   BRIGADE_CHECK(options_.period >= 3, "replanner: period must be at least 3 steps; got ", options_.period);
 }
 
-void Replanner::after_step(const StepRecord& record, const BucketPlan& plan) {
-  ++seen_;
-  observe(record);
-  measure_change(record);
+void Replanner::after_step(const StepRecord* record, std::int64_t step, const BucketPlan& plan) {
+  if (record != nullptr && record->step > last_seen_ && record->step >= planned_at_) {
+    last_seen_ = record->step;
+    ++seen_;
+    observe(*record);
+    measure_change(*record, step);
+  }
   switch (phase_) {
     case Phase::measuring:
       // The first step creates primitives and touches memory for the first time: it counts for nothing.
-      if (record.step % options_.period != 1 || seen_ < 2) return;
+      if (step % options_.period != 1 || seen_ < 2 || durations_.empty()) return;
       send_measurements(plan);
       phase_ = Phase::deciding;
       return;
     case Phase::deciding:
       measurements_work_.wait();  // A step has passed since: it is there.
       decision_ = Tensor::zeros({static_cast<std::int64_t>(parameters_.size()) + 1}, DType::i32);
-      if (group_->rank() == 0) decide(plan, record.step + 1);
+      next_step_ = step + 1;
+      if (group_->rank() == 0) decide(plan, next_step_);
       decision_work_ = group_->broadcast(decision_, 0, "plan");
       phase_ = Phase::announced;
       return;
@@ -77,14 +81,14 @@ void Replanner::observe(const StepRecord& record) {
 }
 
 // The first step under a new plan counts for nothing: it touches new views for the first time.
-void Replanner::measure_change(const StepRecord& record) {
+void Replanner::measure_change(const StepRecord& record, std::int64_t step) {
   const double exposed = seconds(record.exposed());
   exposed_s_ = seen_ <= 2 ? exposed : exposed_s_ + options_.smoothing * (exposed - exposed_s_);
   if (!change_ || change_->exposed_after_s || record.step <= change_->step) return;
   exposed_sum_s_ += exposed;
   if (++exposed_steps_ < options_.period - 1) return;
   change_->exposed_after_s = exposed_sum_s_ / exposed_steps_;
-  change_->measured_step = record.step;
+  change_->measured_step = step;
 }
 
 void Replanner::send_measurements(const BucketPlan& plan) {
@@ -134,6 +138,7 @@ std::optional<BucketPlan> Replanner::before_step(const BucketPlan& plan) {
   const std::int32_t* from = decision_.data<std::int32_t>();
   const int buckets = *from++;
   if (buckets == 0) return std::nullopt;
+  planned_at_ = next_step_;
   durations_.clear();  // They were of the old buckets.
   return plan_from_ends(parameters_, plan.order, std::span(from, static_cast<std::size_t>(buckets)), "auto");
 }

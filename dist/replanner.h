@@ -44,8 +44,9 @@ class Replanner {
   /// `parameters` by index of the plan's order.
   Replanner(ProcessGroup& group, std::vector<ParameterInfo> parameters, ReplanOptions options = {});
 
-  /// A synchronised backward has ended under `plan`. Waits for nothing but what was sent a step ago.
-  void after_step(const StepRecord& record, const BucketPlan& plan);
+  /// The synchronised backward of `step` has ended under `plan`. `record` is the newest that is known, of an earlier
+  /// step on a device; nullptr: none is. Each is looked at once. Waits for nothing but what was sent a step ago.
+  void after_step(const StepRecord* record, std::int64_t step, const BucketPlan& plan);
   /// Before the next: the plan to use from now on, if it changes.
   std::optional<BucketPlan> before_step(const BucketPlan& plan);
 
@@ -54,7 +55,7 @@ class Replanner {
 
  private:
   void observe(const StepRecord& record);
-  void measure_change(const StepRecord& record);
+  void measure_change(const StepRecord& record, std::int64_t step);
   void send_measurements(const BucketPlan& plan);
   void decide(const BucketPlan& plan, std::int64_t next_step);
 
@@ -63,15 +64,18 @@ class Replanner {
   ReplanOptions options_;
   enum class Phase { measuring, deciding, announced } phase_ = Phase::measuring;
 
-  std::int64_t seen_ = 0;  // Steps of this run.
+  std::int64_t seen_ = 0;  // Records of this run that were looked at.
   // This rank's measurements since they were last sent.
   ReadyTimes ready_;  // Moving average.
   // Seconds: of the control collective, then of each bucket; the shortest seen.
   std::vector<double> durations_;
   std::int64_t control_bytes_ = 0;  // Of the control collective.
+  std::int64_t last_seen_ = -1;     // Step of the last record that was looked at.
+  std::int64_t planned_at_ = 0;     // First step of the plan in use: records from before say nothing of it.
   double exposed_s_ = 0;            // Moving average.
 
   // Under way.
+  std::int64_t next_step_ = 0;              // Where what was decided begins.
   std::vector<std::int64_t> sample_bytes_;  // What the durations are of.
   Tensor measurements_;                     // f64: ready times, then durations negated; reduced with max.
   Work measurements_work_;

@@ -6,10 +6,18 @@
 #include <atomic>
 
 #include "core/parallel.h"
+#include "kernels/ops.h"
 
 namespace brigade::dist {
 
 void scale(Tensor& t, double factor) {
+  if (t.device() != Device{}) {
+    if (factor == 0)
+      runtime(t.device()).fill_zero(t.raw(), t.bytes());
+    else
+      ops::mul_(t, factor);
+    return;
+  }
   dispatch_floating("scale", t.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
@@ -24,6 +32,11 @@ void scale(Tensor& t, double factor) {
 
 // x * 0 is 0 for finite x and NaN otherwise, and a NaN stays in a sum: no branch per element.
 bool all_finite(const Tensor& t) {
+  if (t.device() != Device{}) {
+    const Tensor copy = Tensor::empty(t.shape(), t.dtype());
+    runtime(t.device()).copy_to_host(copy.raw(), t.raw(), t.bytes());
+    return all_finite(copy);
+  }
   std::atomic<bool> finite = true;
   dispatch_floating("all_finite", t.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;

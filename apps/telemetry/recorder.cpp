@@ -71,6 +71,7 @@ void Recorder::step(const apps::StepReport& report) {
 }
 
 void Recorder::flush() {
+  ddp_.ledger().settle();
   take(gather_.finish());
   gather_.begin();
   take(gather_.finish());

@@ -22,6 +22,10 @@ struct DivideFactors {
 };
 DivideFactors divide_factors(Divide divide, int size);
 
+/// bf16 and f16 where the gradients are a device's: the same road as dist/hooks/sliced_mean.h with kernels of that
+/// device, and the same bits. After it the mean of `wire` is in bucket.gradients, divided by 1 / `after`.
+HookReport mean_by_kernels(HookBucket& bucket, DType wire, double after, Transport& transport);
+
 /// Throws Error `comm hook topk: needs f32 parameters; got …` unless all are f32.
 void check_f32(std::string_view hook, const optim::FlatParameters& parameters);
 

@@ -8,6 +8,7 @@
 #include "dist/hooks/hooks.h"
 #include "dist/hooks/sliced_mean.h"
 #include "dist/scale.h"
+#include "kernels/ops.h"
 
 namespace brigade::dist {
 namespace {
@@ -52,6 +53,8 @@ class SixteenBit final : public CommHook {
   HookReport mean(HookBucket& bucket, Transport& transport) override {
     const DivideFactors factors = divide_factors(divide_, transport.size());
     if (factors.before != 1) scale(bucket.gradients, factors.before);
+    if (bucket.gradients.device() != Device{})
+      return mean_by_kernels(bucket, dtype_of<Wire>(), factors.after, transport);
     HookReport report{.overflow = first_overflow(bucket)};
     report.wire_bytes = mean_(SixteenBitEncoding<Wire>(), bucket.gradients, bucket.gradients.numel(),
                               static_cast<float>(1 / factors.after), transport);
@@ -74,6 +77,35 @@ class SixteenBit final : public CommHook {
 };
 
 }  // namespace
+
+// Behind the last element, to the end of the last slice, anything may stand: it travels, and nobody reads it.
+HookReport mean_by_kernels(HookBucket& bucket, DType wire, double after, Transport& transport) {
+  Tensor& gradients = bucket.gradients;
+  const std::int64_t count = gradients.numel();
+  if (count == 0) return {};
+  const int size = transport.size();
+  const std::int64_t length = SlicedMean::slice_length(count, size);
+  const Device device = gradients.device();
+  Tensor sent = Tensor::empty({size * length}, wire, device);
+  Tensor used = sent.slice(0, 0, count);
+  ops::copy_(used, gradients);
+  if (bucket.sending) bucket.sending(used);
+  Tensor received = sent;
+  if (size > 1) {
+    received = Tensor::empty({size * length}, wire, device);
+    transport.all_to_all(sent, received);
+  }
+  Tensor sum = ops::cast(received.slice(0, 0, length), DType::f32);
+  for (int rank = 1; rank < size; ++rank)
+    ops::add_(sum, ops::cast(received.slice(0, rank * length, (rank + 1) * length), DType::f32));
+  if (after != 1) ops::binary_(Binary::div, sum, 1 / after);  // Divided, as on the CPU.
+  const std::int64_t own = transport.rank() * length;
+  Tensor answer = sent.slice(0, own, own + length);
+  ops::copy_(answer, sum);
+  if (size > 1) transport.all_gather(answer, sent);
+  ops::copy_(gradients, used);
+  return {.wire_bytes = sent.bytes() + answer.bytes()};
+}
 
 std::unique_ptr<CommHook> make_bf16(const optim::FlatParameters& parameters, const HookOptions& options) {
   check_f32("bf16", parameters);

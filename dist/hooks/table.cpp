@@ -19,9 +19,10 @@ void set_rank(HookOptions& options, double number) {
 }
 
 constexpr std::array kHooks{
-    HookEntry{"none", "as they are", make_none, true, nullptr, true},
-    HookEntry{"bf16", "rounded to bf16, summed in f32", make_bf16, false, nullptr, true},
-    HookEntry{"f16", "rounded to f16, summed in f32; reports what overflows", make_f16, false, nullptr, true},
+    HookEntry{"none", "as they are", make_none, true, nullptr, true, true},
+    HookEntry{"bf16", "rounded to bf16, summed in f32", make_bf16, false, nullptr, true, true},
+    HookEntry{"f16", "rounded to f16, summed in f32; reports what overflows", make_f16, false, nullptr, true,
+              true},
     HookEntry{"int8", "rounded to 255 steps up to the bucket's largest magnitude", make_int8},
     HookEntry{"sign", "one bit an element: majority vote; keeps errors", make_sign},
     HookEntry{"topk", "the largest ones, topk:FRACTION of all; keeps errors", make_topk, false, set_fraction},
@@ -43,6 +44,12 @@ std::unique_ptr<CommHook> make_comm_hook(std::string_view name, const optim::Fla
                                          HookOptions options) {
   const std::size_t colon = name.find(':');
   const HookEntry& entry = comm_hook(name);
+  const Device device = parameters.count() > 0 ? parameters.at(0).variable.value().device() : Device{};
+  std::string choices;
+  for (const HookEntry& other : kHooks)
+    if (other.on_device) choices += str(choices.empty() ? "" : ", ", other.name);
+  BRIGADE_CHECK(device == Device{} || entry.on_device, "comm hook ", entry.name,
+                ": works on the CPU only; got ", "parameters on ", device, "; choose from ", choices);
   if (colon != std::string_view::npos) {
     BRIGADE_CHECK(entry.set_number != nullptr, "comm hook ", entry.name, ": takes no number; got \"", name,
                   "\"");

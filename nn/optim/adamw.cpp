@@ -33,6 +33,7 @@ void Adamw::update(Range range) {
         .weight_decay = static_cast<float>(decays(run.begin) ? options_.weight_decay : 0),
         .bias_correction1 = static_cast<float>(1 - std::pow(options_.beta1, t)),
         .bias_correction2 = static_cast<float>(1 - std::pow(options_.beta2, t)),
+        .control = {.skip = parameters_->skip()},
     };
     Tensor values = parameters_->values(run);
     Tensor m = first_moment_.view(*parameters_, run), v = second_moment_.view(*parameters_, run);

@@ -118,6 +118,16 @@ DType FlatParameters::dtype(Range range) const {
   return first;
 }
 
+std::vector<std::pair<Range, DType>> FlatParameters::dtype_runs() const {
+  std::vector<std::pair<Range, DType>> runs;
+  for (int i = 0; i < count(); ++i) {
+    const DType dtype = at(i).variable.dtype();
+    if (runs.empty() || runs.back().second != dtype) runs.push_back({{i, i}, dtype});
+    runs.back().first.end = i + 1;
+  }
+  return runs;
+}
+
 Tensor FlatParameters::view(const Storage& storage, Range range) const {
   const std::int64_t size = bytes(range);
   const DType type = dtype(range);

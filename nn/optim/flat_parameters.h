@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "nn/module.h"
@@ -59,12 +60,23 @@ class FlatParameters {
   /// The dtype of a range; Error if it mixes several.
   DType dtype(Range range) const;
 
+  /// The maximal ranges of one dtype.
+  std::vector<std::pair<Range, DType>> dtype_runs() const;
+
   /// Flat 1-D views [bytes / item size] over a range of one dtype.
   Tensor values(Range range) const;
   Tensor gradients(Range range) const;
 
   /// New zeroed memory with this layout.
   FlatBuffer make_buffer() const;
+
+  /// Of a device that decides by itself whether gradients count: an i32 in its memory that optimizers look at, and
+  /// leave everything as it is where it is not 0. Undefined: they count. It is the caller's streams that order both.
+  void set_skip(Tensor flag) { skip_ = std::move(flag); }
+  const std::int32_t* skip() const { return skip_.defined() ? skip_.data<std::int32_t>() : nullptr; }
+  /// The host has learnt that the last update before was skipped: optimizers that have counted it take it back.
+  void note_skipped_update() { ++skipped_updates_; }
+  std::int64_t skipped_updates() const { return skipped_updates_; }
 
   void zero_grad();
   /// Writes zeros into the gradients of `range` that hold none (unused
@@ -89,6 +101,8 @@ class FlatParameters {
   std::vector<Entry> entries_;
   std::int64_t total_bytes_ = 0;
   Storage values_, gradients_;
+  Tensor skip_;
+  std::int64_t skipped_updates_ = 0;
 };
 
 class FlatBuffer {

@@ -36,6 +36,7 @@ void Lars::update(Range range) {
         .weight_decay = static_cast<float>(decays(run.begin) ? ratio * options_.weight_decay : 0),
         .nesterov = false,
         .first_step = updates(run.begin) == 0,
+        .control = {.skip = parameters_->skip()},
     };
     Tensor values = parameters_->values(run);
     Tensor momentum = options_.momentum > 0 ? momentum_.view(*parameters_, run) : Tensor();

@@ -2,13 +2,16 @@
 // nn/optim/optimizer.cpp - what all optimizers share.
 #include "nn/optim/optimizer.h"
 
+#include <utility>
+
 namespace brigade::optim {
 
 Optimizer::Optimizer(FlatParameters& parameters, double lr, DecayOn decay)
     : parameters_(&parameters),
       lr_(lr),
       decay_(decay),
-      updates_(Tensor::zeros({parameters.count()}, DType::i64)) {
+      updates_(Tensor::zeros({parameters.count()}, DType::i64)),
+      skipped_updates_(parameters.skipped_updates()) {
   BRIGADE_CHECK(lr >= 0, "optimizer: lr must be at least 0; got ", lr);
 }
 
@@ -16,7 +19,17 @@ bool Optimizer::decays(int position) const {
   return decay_ == DecayOn::all || parameters_->at(position).variable.dims() >= 2;
 }
 
+// A device that skips an update says so a step later.
+void Optimizer::begin_step() {
+  ++steps_;
+  if (std::exchange(skipped_updates_, parameters_->skipped_updates()) != parameters_->skipped_updates())
+    for (const Range run : last_updated_)
+      for (int i = run.begin; i < run.end; ++i) --updates_.data<std::int64_t>()[i];
+  last_updated_.clear();
+}
+
 void Optimizer::finish_update(Range run) {
+  last_updated_.push_back(run);
   for (int i = run.begin; i < run.end; ++i) {
     ++updates_.data<std::int64_t>()[i];
     parameters_->at(i).variable.value().bump_version();

@@ -32,7 +32,7 @@ class Optimizer {
     begin_step();
     update(parameters_->all());
   }
-  virtual void begin_step() { ++steps_; }
+  virtual void begin_step();
   virtual void update(Range range) = 0;
 
   double lr() const { return lr_; }
@@ -72,7 +72,9 @@ class Optimizer {
   std::int64_t steps_ = 0;
 
  private:
-  Tensor updates_;  // i64 by position.
+  Tensor updates_;                    // i64 by position.
+  std::vector<Range> last_updated_;   // Since begin_step().
+  std::int64_t skipped_updates_ = 0;  // Of FlatParameters::skipped_updates(), those taken back.
 };
 
 }  // namespace brigade::optim

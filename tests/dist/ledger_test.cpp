@@ -83,6 +83,68 @@ TEST_CASE("the ledger keeps the last steps and numbers them all", "[dist][ledger
   REQUIRE(ledger.steps_recorded() == 5);
 }
 
+namespace {
+
+// A device's event, of which the test decides when it is over.
+class SlowEvent final : public EventState {
+ public:
+  bool done() const override { return happened.has_value(); }
+  bool wait_until(Clock::time_point) const override {
+    waited = true;
+    return done();
+  }
+  std::optional<Clock::time_point> time() const override { return happened; }
+  std::optional<Clock::time_point> happened;
+  mutable bool waited = false;
+};
+
+}  // namespace
+
+TEST_CASE("times of a device are settled two steps later, and until then the step is told apart",
+          "[dist][ledger]") {
+  Ledger ledger;
+  const auto event = std::make_shared<SlowEvent>();
+  ledger.begin_step();
+  ledger.later(Event(event), [](StepRecord& step, Clock::time_point time) { step.backward.end = time; });
+  REQUIRE_FALSE(ledger.last().settled);
+  REQUIRE(ledger.newest() == nullptr);
+  REQUIRE(ledger.steps_settled() == 0);
+  ledger.begin_step();
+  REQUIRE_FALSE(event->waited);  // The device has a whole step to get there.
+  REQUIRE(ledger.newest() == &ledger.last());
+  event->happened = at(77);
+  ledger.begin_step();
+  REQUIRE(event->waited);
+  REQUIRE(ledger.find(0)->settled);
+  REQUIRE(ledger.find(0)->backward.end == at(77));
+  REQUIRE(ledger.steps_settled() == 3);
+}
+
+TEST_CASE("a time that is known, or that nobody takes, is put down at once", "[dist][ledger]") {
+  Ledger ledger;
+  ledger.begin_step();
+  const auto event = std::make_shared<SlowEvent>();
+  event->happened = at(5);
+  ledger.later(Event(event), [](StepRecord& step, Clock::time_point time) { step.backward.begin = time; });
+  ledger.later(Event(), [](StepRecord& step, Clock::time_point time) { step.backward.end = time; });
+  REQUIRE(ledger.last().settled);
+  REQUIRE(ledger.last().backward.begin == at(5));
+  REQUIRE(ledger.last().backward.end > at(5));
+}
+
+TEST_CASE("settle waits for all that is late", "[dist][ledger]") {
+  Ledger ledger;
+  for (int i = 0; i < 2; ++i) {
+    ledger.begin_step();
+    const auto event = std::make_shared<SlowEvent>();
+    ledger.later(Event(event), [](StepRecord& step, Clock::time_point time) { step.backward.end = time; });
+    event->happened = at(i);
+  }
+  ledger.settle();
+  REQUIRE(ledger.steps_settled() == 2);
+  REQUIRE(ledger.last().backward.end == at(1));
+}
+
 TEST_CASE("exposed and hidden add up to communication, in total and bucket by bucket", "[dist][ledger]") {
   std::mt19937 random(11);
   for (int round = 0; round < 200; ++round) {

@@ -249,6 +249,31 @@ TEST_CASE("an update is noticed by a backward that saved the old value", "[nn][o
   REQUIRE(parameters[1].variable.value().version() == unused);
 }
 
+TEST_CASE("an update that a flag on the device forbids changes nothing and is not counted", "[nn][optim]") {
+  for (const std::string_view name : {"sgd", "adamw", "lars"}) {
+    INFO(name);
+    // Steps 0 and 2 happen on both sides; in between one side is told to skip, and learns it afterwards.
+    const auto train = [&](bool skips) {
+      auto parameters = make_parameters();
+      FlatParameters flat(parameters);
+      const auto optimizer = optim::make_optimizer(name, flat, {.lr = 0.1, .momentum = 0.9});
+      const Tensor flag = Tensor::zeros({1}, DType::i32);
+      for (const int step : {0, 1, 2}) {
+        if (step == 1 && !skips) continue;
+        flat.zero_grad();
+        for (std::size_t i = 0; i < parameters.size(); ++i)
+          backward(parameters[i].variable, {.gradient = gradient(i, step, parameters[i].variable.shape())});
+        *flag.data<std::int32_t>() = step == 1 ? 1 : 0;
+        flat.set_skip(flag);
+        optimizer->step();
+        if (step == 1) flat.note_skipped_update();
+      }
+      return ops::clone(flat.values(flat.all()));
+    };
+    REQUIRE(test::differs_bitwise(train(true), train(false)).empty());
+  }
+}
+
 TEST_CASE("optimizers refuse constants out of range and unknown names", "[nn][optim][error]") {
   auto parameters = make_parameters();
   FlatParameters flat(parameters);
