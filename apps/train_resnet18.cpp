@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 
+#include "apps/common/device_batches.h"
 #include "apps/common/evaluate.h"
 #include "apps/common/interrupt.h"
 #include "apps/common/load_data.h"
@@ -21,6 +22,7 @@
 #include "core/fault_point.h"
 #include "core/parallel.h"
 #include "data/loader.h"
+#include "kernels/ops.h"
 #include "nn/optim/catalog.h"
 #include "nn/optim/ema.h"
 #include "nn/optim/schedule.h"
@@ -30,13 +32,13 @@ namespace brigade::apps {
 namespace {
 
 // One optimizer step over `accumulate` batches; returns the mean loss over them and over ranks.
-double train_step(const TrainOptions& options, nn::Module& model, data::Loader& loader, dist::Ddp& ddp,
-                  TrainState& state, SamplerPosition& position) {
+double train_step(const TrainOptions& options, nn::Module& model, data::Loader& loader,
+                  DeviceBatches& to_device, dist::Ddp& ddp, TrainState& state, SamplerPosition& position) {
   const double share = 1.0 / static_cast<double>(options.accumulate);
-  Tensor loss_sum = Tensor::zeros({1}, DType::f64);
-  std::int64_t samples = 0;  // Of this rank.
+  Tensor loss_sum = Tensor::zeros({1}, DType::f64, ddp.group().device());  // Read when all is on its way.
+  std::int64_t samples = 0;                                                // Of this rank.
   const auto micro_step = [&] {
-    const data::Batch batch = loader.next();
+    const data::Batch batch = to_device(loader.next());
     position.epoch = batch.epoch;
     position.sample = batch.end;
     samples += batch.size();
@@ -44,7 +46,7 @@ double train_step(const TrainOptions& options, nn::Module& model, data::Loader& 
     const Variable loss =
         cross_entropy(model(batch.images), batch.labels, {.label_smoothing = options.label_smoothing}) *
         share;
-    *loss_sum.data<double>() += loss.item();
+    ops::add_(loss_sum, ops::cast(loss.value().view({1}), DType::f64));
     backward(loss);
   };
 
@@ -75,6 +77,8 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
   const auto files = open_run_files(options, group.rank(), begin, lines_to_keep(options, resumed));
 
   const auto model = make_model(options, train_set.classes);
+  model->to(group.device());
+  DeviceBatches to_device(group.device());
   data::Loader loader(train_set, course.loading);
   const bool same_plan = resumed && resumed->same_plan(options, group.size());
   const auto wrapped = wrap_model(options, *model, train_set, group,
@@ -130,11 +134,15 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
     const auto step_begin = Clock::now();
     set_fault_step(step);
     if (interrupt_signal() != 0) ddp.propose(dist::Decision::stop);  // The others learn it in this step.
+    model->to(group.device());
+    DeviceBatches to_device(group.device());
     state.before_step();
     position.step = step;
     optimizer->set_lr(schedule(course.schedule_index(step)));
-    const double loss = train_step(options, *model, loader, ddp, state, position);
-    BRIGADE_CHECK(std::isfinite(loss) || ddp.skipped(), "loss is ", loss, " at step ", step,
+    const double loss = train_step(options, *model, loader, to_device, ddp, state, position);
+    // A device tells Ddp later whether it has skipped the step.
+    const bool may_skip = group.device() != Device{} && options.non_finite == "skip";
+    BRIGADE_CHECK(std::isfinite(loss) || ddp.skipped() || may_skip, "loss is ", loss, " at step ", step,
                   "; lower --lr, or look at the data");
     if (ema) ema->update();
     log.step({.step = step,

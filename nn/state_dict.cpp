@@ -19,7 +19,9 @@ LoadReport load_state_dict(Module& module, const NamedTensors& tensors, Strict s
 
 void save(const Module& module, const std::filesystem::path& path) {
   fault_point(FaultAt::save);
-  save_safetensors(path, state_dict(module));
+  NamedTensors tensors = state_dict(module);
+  for (auto& [name, tensor] : tensors) tensor = tensor.to({});
+  save_safetensors(path, tensors);
 }
 
 void load(Module& module, const std::filesystem::path& path) {

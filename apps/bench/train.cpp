@@ -12,6 +12,7 @@
 #include "apps/bench/trainer.h"
 #include "core/parallel.h"
 #include "core/runtime.h"
+#include "dist/device_choice.h"
 #include "dist/launch.h"
 #include "models/catalog.h"
 
@@ -22,7 +23,7 @@ using nlohmann::ordered_json;
 
 struct TrainBenchOptions {
   TrainerOptions trainer;
-  std::string precision = "f32";
+  std::string precision = "f32", device = "cpu";
   std::vector<int> batch_sizes, threads;
   int ranks = 1, steps = 10, warmup = 3;
   bool inference = false, bound = true;
@@ -242,12 +243,17 @@ void infer(const TrainBenchOptions& options, const Setting& setting, Report& rep
 void run(const TrainBenchOptions& options, Report& report) {
   dist::LaunchOptions launch;
   launch.ranks = options.ranks;
+  launch.device = options.inference ? "cpu" : options.device;
   dist::run_ranks(launch, [&](dist::ProcessGroup& group) {
     BRIGADE_CHECK(!options.inference || group.size() == 1, "--inference: measures one rank; got ",
                   group.size());
     if (group.rank() == 0) {
       report["ranks"] = group.size();
       report["mode"] = options.inference ? "inference" : "training";
+      report["device"] = device_name(group.device());
+      if (group.device() != Device{})
+        report.line(str("device ", group.device(), " (", device_name(group.device()),
+                        "), tensors of ranks by ", group.backend(), ": ", group.device_choice()));
       report.start();
       if (options.inference) {
         report.line(fmt::format("{} {}, forward only", options.trainer.model, options.precision));
@@ -308,6 +314,9 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--ranks", o.ranks, "Threads of this process; under mpirun the launcher decides")
       ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--device", o.device, "Where ranks compute; the bound and --inference are the CPU's")
+      ->check(one_of(dist::device_names()))
       ->capture_default_str();
   app.add_option("--steps", o.steps, "Measured steps, or forwards")
       ->check(CLI::Range(1, 100000))

@@ -3,6 +3,7 @@
 #include "apps/bench/trainer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "autograd/engine.h"
 #include "autograd/ops/loss.h"
@@ -55,7 +56,8 @@ StepTimes typical(std::vector<StepTimes> steps) {
 }
 
 Trainer::Trainer(const TrainerOptions& options, dist::ProcessGroup& group)
-    : options_(options), group_(group), model_(make_model(options)) {
+    : options_(options), group_(group), model_(make_model(options)), to_device_(group.device()) {
+  model_->to(group.device());
   dist::DdpOptions ddp;
   ddp.check_every = 0;  // Steps without synchronisation let ranks drift apart, and here nobody minds.
   ddp_ = std::make_unique<dist::Ddp>(model_->named_parameters(), model_->named_buffers(), group, ddp);
@@ -70,17 +72,18 @@ Trainer::Trainer(const TrainerOptions& options, dist::ProcessGroup& group)
                                                                  .size = group.size(),
                                                                  .augment = data::standard_augment()});
   } else {
-    batch_ = random_batch(options, group.rank());
+    batch_ = to_device_(random_batch(options, group.rank()));
   }
 }
 
-data::Batch Trainer::next() { return loader_ ? loader_->next() : batch_; }
+data::Batch Trainer::next() { return loader_ ? to_device_(loader_->next()) : batch_; }
 
 StepTimes Trainer::step(Synchronise synchronise) {
   const auto ms = [](Clock::time_point from, Clock::time_point to) { return dist::milliseconds(to - from); };
   SpanTotals operations;
   const SpanListener listen(operations);
-  if (group_.size() > 1) group_.barrier().wait();
+  const bool on_device = group_.device() != Device{};
+  if (group_.size() > 1 && !on_device) group_.barrier().wait();
   const auto begin = Clock::now();
   const data::Batch batch = next();
   const auto forward = Clock::now();
@@ -96,7 +99,10 @@ StepTimes Trainer::step(Synchronise synchronise) {
   const auto optimizer = Clock::now();
   optimizer_->step();
   const auto end = Clock::now();
-  if (group_.size() > 1) group_.barrier().wait();
+  if (on_device)
+    std::exchange(last_, runtime(group_.device()).current_stream().record()).wait();
+  else if (group_.size() > 1)
+    group_.barrier().wait();
 
   StepTimes times{.total = ms(begin, Clock::now()),
                   .data = ms(begin, forward),

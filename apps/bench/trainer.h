@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/device_batches.h"
 #include "data/loader.h"
 #include "dist/ddp.h"
 #include "nn/optim/sgd.h"
@@ -40,7 +41,9 @@ class Trainer {
   Trainer(const TrainerOptions& options, dist::ProcessGroup& group);
 
   enum class Synchronise { yes, no };
-  /// From barrier to barrier if there are several ranks: a step ends when the slowest has.
+  /// From barrier to barrier if there are several ranks: a step ends when the slowest has. On a device: from the end of
+  /// the step before the last to that of the last one, because the host is a step ahead of it, as in training; phases
+  /// are the host's.
   StepTimes step(Synchronise synchronise = Synchronise::yes);
 
   dist::GradientMemory gradient_memory() const { return ddp_->gradient_memory(); }
@@ -56,6 +59,8 @@ class Trainer {
   data::Split images_;
   std::unique_ptr<data::Loader> loader_;
   data::Batch batch_;
+  DeviceBatches to_device_;
+  Event last_;  // The end of the step before, on a device.
 };
 
 /// A model in evaluation mode; calls run one forward without gradients on random images. Residual networks run folded

@@ -38,14 +38,14 @@ EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, const Ev
   Tensor loss_sum = Tensor::zeros({1}, DType::f64);
   while (const auto batch = loader.next()) {
     fault_point(FaultAt::evaluation);
-    Variable logits = model(batch->images);
-    if (options.flip) logits = (logits + model(mirrored(batch->images))) * 0.5;
-    const Tensor best = ops::argmax(logits.value(), 1);
+    const Tensor images = batch->images.to(group.device()), labels = batch->labels.to(group.device());
+    Variable logits = model(images);
+    if (options.flip) logits = (logits + model(mirrored(images))) * 0.5;
+    const Tensor best = ops::argmax(logits.value(), 1).to({});
     for (std::int64_t i = 0; i < batch->size(); ++i)
       counts.data<std::int64_t>()[1] += best.data<std::int64_t>()[i] == batch->labels.data<std::int64_t>()[i];
     counts.data<std::int64_t>()[0] += batch->size();
-    *loss_sum.data<double>() +=
-        cross_entropy(logits, batch->labels).item() * static_cast<double>(batch->size());
+    *loss_sum.data<double>() += cross_entropy(logits, labels).item() * static_cast<double>(batch->size());
   }
   model.train();
   const dist::Work first = group.all_reduce(counts, dist::Reduce::sum, "evaluation counts");
@@ -62,7 +62,7 @@ EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, const Ev
 
 std::string parameters_sha256(const nn::Module& model, dist::ProcessGroup& group) {
   Sha256 sha;
-  for (const Variable& p : model.parameters()) sha.update(p.value());
+  for (const Variable& p : model.parameters()) sha.update(p.value().to({}));
   const std::string mine = sha.hex();
   for (const std::string& other : group.all_gather_text(mine))
     BRIGADE_CHECK(other == mine, "ranks ended with different parameters: sha256 ", mine, " here, ", other,

@@ -20,6 +20,7 @@
 #include "apps/telemetry/ddp_logging.h"
 #include "apps/telemetry/profile.h"
 #include "core/parallel.h"
+#include "core/runtime.h"
 
 namespace brigade::apps {
 namespace {
@@ -129,6 +130,7 @@ void RunLog::banner(const RunFacts& facts) const {
   say(fmt::format("{} ({} parameters, {}), {} rank{} x {} thread{} ({}), sync {}, {} bucket{}",
                   options_.model, facts.parameters, name(options_.precision), group.size(), s(group.size()),
                   facts.threads, s(facts.threads), group.backend(), options_.sync, buckets, s(buckets)));
+  say_device();
   say(fmt::format("batch {} a rank, {} in all; {} step{}; {} with {} learning rate, peak {}",
                   options_.batch_size, facts.global_batch, facts.steps, s(facts.steps), options_.optimizer,
                   options_.schedule, options_.lr));
@@ -144,12 +146,25 @@ void RunLog::banner(const RunFacts& facts) const {
                     1e3 * dist::milliseconds(recorder_.clocks()[rank].error)));
 }
 
+// Which device, how its tensors travel and why; or why there is none, if one was asked for.
+void RunLog::say_device() const {
+  const dist::ProcessGroup& group = ddp_.group();
+  const Device device = group.device();
+  const std::string status = device_status(DeviceType::cuda);
+  if (device != Device{})
+    terminal_.line(str("device ", device, " (", device_name(device), "), tensors of ranks by ",
+                       group.backend(), ": ", group.device_choice()));
+  else if (options_.device == "auto" && !status.starts_with("this build"))
+    terminal_.line("device cpu: " + status);
+}
+
 void RunLog::config(const RunFacts& facts) {
   const dist::ProcessGroup& group = ddp_.group();
   const auto [first, last] = trace_window(options_, facts);
   nlohmann::ordered_json config = nlohmann::ordered_json::parse(options_.to_json());
   config["run"] = {{"ranks", group.size()},
                    {"backend", group.backend()},
+                   {"device", str(group.device())},
                    {"threads", facts.threads},
                    {"data", facts.data},
                    {"parameters", facts.parameters},
@@ -199,7 +214,9 @@ void RunLog::plan_change() {
 void RunLog::step(const StepReport& r) {
   recorder_.step(r);
   if (!speaks_) return;
-  const dist::StepRecord& sync = ddp_.ledger().last();
+  // On a device the newest whose times are known, two steps ago.
+  const dist::StepRecord* const known = ddp_.ledger().newest();
+  const dist::StepRecord& sync = known != nullptr ? *known : ddp_.ledger().last();
   run_.add(r, sync);
   epoch_.add(r, sync);
   if (terminal_.live() && !options_.quiet && !options_.verbose) {

@@ -71,6 +71,7 @@ class RunLog {
   std::string speed_text(const Totals& totals) const;
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   void banner(const RunFacts& facts) const;
+  void say_device() const;
   void config(const RunFacts& facts);
   /// bucket_plan.json, the file of --save-plan and the table of --print-plan anew: the planner may have changed it.
   void plan();

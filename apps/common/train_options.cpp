@@ -17,6 +17,7 @@
 #include "apps/common/train_flags.h"
 #include "core/choices.h"
 #include "core/regular_file.h"
+#include "core/runtime.h"
 #include "kernels/ops.h"
 
 namespace brigade::apps {
@@ -56,7 +57,9 @@ void usage_error_if_it_throws(const std::string& flag, const std::function<void(
 void finish(Raw& raw, const CLI::App& app) {
   TrainOptions& o = raw.options;
   const DType wanted = raw.precision == "bf16" ? DType::bf16 : DType::f32;
-  o.precision = ops::computed_in(wanted);
+  // A GPU has instructions for all; who gets none after all computes in this precision, more slowly.
+  const bool gpu = o.device != "cpu" && device_count(DeviceType::cuda) > 0;
+  o.precision = gpu ? wanted : ops::computed_in(wanted);
   if (o.precision != wanted)
     o.precision_note =
         str("--precision ", wanted, ": this processor has no instructions for it; training in ", o.precision);
@@ -140,7 +143,10 @@ void finish(Raw& raw, const CLI::App& app) {
                 "--first-bucket-mb: drop it; a list in --bucket-mb has the first cap already");
   require_usage(app.count("--divide") == 0 || dist::comm_hook(o.comm_hook).divides,
                 "--divide: only for hooks that sum what they are given; got --comm-hook " + o.comm_hook);
-  require_usage(o.device != "cuda", "--device: this build has no CUDA support; choose auto or cpu");
+  require_usage(o.device != "cuda" || device_count(DeviceType::cuda) > 0,
+                "--device: " + device_status(DeviceType::cuda) + "; or choose auto or cpu");
+  require_usage(o.device != "cuda" || o.net.empty(),
+                "--net: a modelled network carries tensors of the CPU; drop --device cuda");
   require_usage(!o.deterministic || o.algorithm == "auto",
                 "--deterministic: chooses the algorithm; drop --algorithm");
   require_usage(
@@ -171,6 +177,7 @@ dist::LaunchOptions TrainOptions::launch() const {
   options.algorithm = deterministic ? "naive" : algorithm;
   options.group.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1000));
   options.on_stuck = end_with_error;
+  options.device = net.empty() ? device : "cpu";
   if (net.empty()) return options;
   dist::NetworkModel network = dist::parse_network("--net", net);
   network.seed = seed;

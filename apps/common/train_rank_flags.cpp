@@ -30,7 +30,9 @@ void add_rank_flags(CLI::App& app, Raw& raw) {
   group->add_option("--algorithm", o.algorithm, "All-reduce: auto is the backend's own")
       ->check(one_of(dist::algorithm_names()))
       ->capture_default_str();
-  group->add_option("--device", o.device, "auto takes the best there is")
+  group
+      ->add_option("--device", o.device,
+                   "Where ranks compute: auto takes GPUs if every rank has one, and no network is modelled")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
   group

@@ -49,7 +49,9 @@ std::unique_ptr<dist::Ddp> wrap_model(const TrainOptions& options, nn::Module& m
     if (!dist::plan_rule(ddp.plan.rule).replans) ddp.plan.rule = "file";
     ddp.plan.json = saved_plan;
   } else if (options.bucket_order == "ready") {
-    const data::Batch batch = data::Loader(images, options.loading(group.rank(), group.size())).next();
+    data::Batch batch = data::Loader(images, options.loading(group.rank(), group.size())).next();
+    batch.images = batch.images.to(group.device());
+    batch.labels = batch.labels.to(group.device());
     ddp.plan.observed =
         dist::observe_ready_order(model.named_parameters(), model.named_buffers(), group,
                                   [&] { backward(cross_entropy(model(batch.images), batch.labels)); });
