@@ -134,8 +134,6 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
     const auto step_begin = Clock::now();
     set_fault_step(step);
     if (interrupt_signal() != 0) ddp.propose(dist::Decision::stop);  // The others learn it in this step.
-    model->to(group.device());
-    DeviceBatches to_device(group.device());
     state.before_step();
     position.step = step;
     optimizer->set_lr(schedule(course.schedule_index(step)));
