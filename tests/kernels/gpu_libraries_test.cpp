@@ -69,8 +69,7 @@ struct Setting {
 
 }  // namespace
 
-TEST_CASE("cuBLASLt is asked once for each kind of product, whatever it is made of",
-          "[kernels][libraries]") {
+TEST_CASE("cuBLASLt is asked once for each kind of product, whatever it is made of", "[kernels][libraries]") {
   if (const std::string why = missing(); !why.empty()) return test::skip(why);
   const Tensor a = random({24, 40}, 1), b = random({40, 16}, 2);
   const Tensor first = ops::matmul(a, b);

@@ -21,6 +21,7 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(const T* x, ChannelWa
   if (c < walk.channels)
     walk.for_each<kRows>(c, [&](std::int64_t at) {
       const auto values = load<V>(x + at);
+#pragma unroll
       for (int v = 0; v < V; ++v) {
         const S value = static_cast<S>(values.v[v]);
         if (n == 0) shift[v] = value;
@@ -30,6 +31,7 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(const T* x, ChannelWa
       }
       ++n;
     });
+#pragma unroll
   for (int v = 0; v < V; ++v) {
     TwoDoubles mine;
     if (n > 0) {
@@ -43,6 +45,7 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(const T* x, ChannelWa
   if (own == 0) counts[lane] = static_cast<double>(n);  // The first column always has channels.
   merge_lanes(merged, counts, walk.lanes, width, MergeMoments{});
   if (lane == 0 && c < walk.channels)
+#pragma unroll
     for (int v = 0; v < V; ++v) {
       out.mean[blockIdx.y * walk.channels + c + v] = merged[own + v].first;
       out.squares[blockIdx.y * walk.channels + c + v] = merged[own + v].second;
@@ -116,18 +119,20 @@ __global__ void __launch_bounds__(kThreads) apply_kernel(BatchNormApply a, Chann
   const OfChannels<V, S> mean(static_cast<const S*>(a.mean), c), shift(static_cast<const S*>(a.shift), c);
   OfChannels<V, S> scale(static_cast<const S*>(a.gamma), c);
   const OfChannels<V, S> invstd(static_cast<const S*>(a.invstd), c);
+#pragma unroll
   for (int v = 0; v < V; ++v) scale.at[v] *= invstd.at[v];
   walk.for_each<kRows>(c, [&](std::int64_t at) {
     const Access x = load<V>(static_cast<const T*>(a.x) + at);
     Access added{}, y;
     if constexpr (kAdd) added = load<V>(static_cast<const T*>(a.residual) + at);
+#pragma unroll
     for (int v = 0; v < V; ++v) {
       S value = normalized(static_cast<S>(x.v[v]), mean.at[v], scale.at[v], shift.at[v]);
       if constexpr (kAdd) value += static_cast<S>(added.v[v]);
       if constexpr (kRelu) value = value < S(0) ? S(0) : value;  // A NaN stays one.
       y.v[v] = static_cast<T>(value);
     }
-    store<V>(static_cast<T*>(a.y) + at, y);
+    store_at_once<V>(static_cast<T*>(a.y) + at, y);
   });
 }
 

@@ -14,8 +14,7 @@ namespace {
 enum class Mask { none, from_x, from_y };
 
 template <class T, int V, bool kRows, Mask kMask>
-__global__ void __launch_bounds__(kThreads)
-    sums_kernel(BatchNormGrad g, ChannelWalk walk, TwoDoubles* partial, T* dz) {
+__global__ void sums_kernel(BatchNormGrad g, ChannelWalk walk, TwoDoubles* partial, T* dz) {
   using S = compute_t<T>;
   using Access = Pack<T, V>;
   auto* merged = dynamic_shared<TwoDoubles>();
@@ -27,11 +26,13 @@ __global__ void __launch_bounds__(kThreads)
     const OfChannels<V, S> mean(static_cast<const S*>(g.mean), c), shift(static_cast<const S*>(g.shift), c);
     const OfChannels<V, S> invstd(static_cast<const S*>(g.invstd), c);
     OfChannels<V, S> scale(static_cast<const S*>(g.gamma), c);
+#pragma unroll
     for (int v = 0; v < V; ++v) scale.at[v] *= invstd.at[v];
     walk.for_each<kRows>(c, [&](std::int64_t at) {
       const Access x = load<V>(static_cast<const T*>(g.x) + at);
       Access d = load<V>(static_cast<const T*>(g.dy) + at), y{};
       if constexpr (kMask == Mask::from_y) y = load<V>(static_cast<const T*>(g.y) + at);
+#pragma unroll
       for (int v = 0; v < V; ++v) {
         const S value = static_cast<S>(x.v[v]);
         bool open = true;
@@ -42,14 +43,16 @@ __global__ void __launch_bounds__(kThreads)
         sum[v] += static_cast<S>(d.v[v]);
         dot[v] += static_cast<S>(d.v[v]) * (value - mean.at[v]);
       }
-      if constexpr (kMask == Mask::from_y) store<V>(dz + at, d);
+      if constexpr (kMask == Mask::from_y) store_at_once<V>(dz + at, d);
     });
   }
+#pragma unroll
   for (int v = 0; v < V; ++v)
     merged[lane * width + own + v] = {static_cast<double>(sum[v]), static_cast<double>(dot[v])};
   if (own == 0) counts[lane] = 0;  // Sums need none.
   merge_lanes(merged, counts, walk.lanes, width, MergeSums{});
   if (lane == 0 && c < walk.channels)
+#pragma unroll
     for (int v = 0; v < V; ++v) partial[blockIdx.y * walk.channels + c + v] = merged[own + v];
 }
 
@@ -90,6 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   OfChannels<V, S> a(static_cast<const S*>(g.gamma), c), b(static_cast<const S*>(dgamma), c),
       k(static_cast<const S*>(dbeta), c);
   const S n = static_cast<S>(count);
+#pragma unroll
   for (int v = 0; v < V; ++v) {
     a.at[v] *= invstd.at[v];
     b.at[v] = -a.at[v] * invstd.at[v] * (b.at[v] / n);
@@ -98,6 +102,7 @@ __global__ void __launch_bounds__(kThreads)
   walk.for_each<kRows>(c, [&](std::int64_t at) {
     const Access x = load<V>(static_cast<const T*>(g.x) + at);
     Access d = load<V>(static_cast<const T*>(g.dy) + at);
+#pragma unroll
     for (int v = 0; v < V; ++v) {
       const S value = static_cast<S>(x.v[v]);
       S dz = static_cast<S>(d.v[v]);
@@ -105,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
         if (!(normalized(value, mean.at[v], a.at[v], shift.at[v]) > rounds_to_zero<T>())) dz = S(0);
       d.v[v] = static_cast<T>(std::fma(a.at[v], dz, std::fma(b.at[v], value - mean.at[v], k.at[v])));
     }
-    store<V>(dx + at, d);
+    store_at_once<V>(dx + at, d);
   });
 }
 
