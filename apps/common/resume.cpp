@@ -132,8 +132,8 @@ std::optional<std::int64_t> lines_to_keep(const TrainOptions& options,
 
 void say_if_over(const Course& course, int rank) {
   if (rank != 0 || course.first < course.steps) return;
-  write_at_once(STDOUT_FILENO, str("the run is over: the checkpoint is of step ", course.first, " of ",
-                                   course.steps, "\n"));
+  write_at_once(STDOUT_FILENO,
+                str("the run is over: the checkpoint is of step ", course.first, " of ", course.steps, "\n"));
 }
 
 // A plan fits the flags and the number of ranks that it was made for.

@@ -149,7 +149,8 @@ TEST_CASE("the newest complete checkpoint is found, and others are skipped with 
       ContainsSubstring("step_000005: optimizer.safetensors does not have the checksum of the manifest"));
   CHECK_THAT(found.skipped[2], ContainsSubstring("step_000004: model.safetensors has 100 bytes, of "));
   CHECK_THAT(found.skipped[3], ContainsSubstring("manifest.json does not have the checksum in COMPLETE"));
-  CHECK_THAT(found.skipped[4], ContainsSubstring("step_000002: ema.safetensors: cannot be read; No such file"));
+  CHECK_THAT(found.skipped[4],
+             ContainsSubstring("step_000002: ema.safetensors: cannot be read; No such file"));
 }
 
 TEST_CASE("leftovers of killed programs are removed, and nothing else", "[dist][checkpoint][A18]") {

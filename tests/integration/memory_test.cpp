@@ -12,9 +12,9 @@
 #include "core/runtime.h"
 #include "dist/launch.h"
 #include "nn/optim/sgd.h"
-#include "tests/support/temp_dir.h"
 #include "tests/fuzz/targets.h"
 #include "tests/support/failing_memory.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 #include "tests/support/training.h"
 
