@@ -58,8 +58,9 @@ RankPlace decode(std::string text) {
 }
 
 // Nothing in here may throw on one rank only: the others wait for what it says.
-RankPlace place_of(int local_rank, std::string host, Device& device) {
-  RankPlace place{.host = std::move(host), .process = getpid(), .gpu = {}, .reason = {}};
+RankPlace place_of(int local_rank, std::string host, const std::string& no_gpu_because, Device& device) {
+  RankPlace place{.host = std::move(host), .process = getpid(), .gpu = {}, .reason = no_gpu_because};
+  if (!no_gpu_because.empty()) return place;
   try {
     const int devices = device_count(DeviceType::cuda);
     if (devices == 0) {
@@ -112,7 +113,7 @@ DeviceChoice choose_carrier(std::span<const RankPlace> places) {
 }
 
 std::unique_ptr<Transport> with_device(std::unique_ptr<Transport> host, std::string_view wanted,
-                                       std::chrono::milliseconds timeout) {
+                                       std::chrono::milliseconds timeout, const std::string& no_gpu_because) {
   std::string choices;
   for (const std::string_view name : kDevices) choices += str(choices.empty() ? "" : ", ", name);
   BRIGADE_CHECK(std::find(kDevices.begin(), kDevices.end(), wanted) != kDevices.end(),
@@ -123,7 +124,7 @@ std::unique_ptr<Transport> with_device(std::unique_ptr<Transport> host, std::str
   const std::vector<std::string> hosts = gather_texts(*host, here);
   const auto local_rank = std::count(hosts.begin(), hosts.begin() + host->rank(), here);
   Device device;
-  const RankPlace mine = place_of(static_cast<int>(local_rank), here, device);
+  const RankPlace mine = place_of(static_cast<int>(local_rank), here, no_gpu_because, device);
   std::vector<RankPlace> places;
   for (const std::string& text : gather_texts(*host, encode(mine))) places.push_back(decode(text));
   const DeviceChoice choice = choose_carrier(places);

@@ -49,9 +49,10 @@ constexpr int device_index(int local_rank, int devices) { return local_rank % de
 std::span<const std::string_view> device_names();
 /// The transport that the device asked for needs, over `host`: that itself for the CPU. Collective. Throws Error, on
 /// all ranks alike, for cuda where some rank has none, and for an unknown name; CommError where ranks do not connect
-/// within `timeout`.
+/// within `timeout`. `no_gpu_because`: why this rank takes none, whatever there is; empty: it may.
 std::unique_ptr<Transport> with_device(std::unique_ptr<Transport> host, std::string_view wanted,
-                                       std::chrono::milliseconds timeout);
+                                       std::chrono::milliseconds timeout,
+                                       const std::string& no_gpu_because = {});
 
 // In dist/backends.cpp.
 

@@ -54,7 +54,8 @@ std::unique_ptr<Transport> decorated(std::unique_ptr<Transport> transport, const
   if (options.network) transport = make_emulated_transport(std::move(transport), *options.network);
   if (options.algorithm != "auto")
     transport = make_algorithm_transport(std::move(transport), find_algorithm(options.algorithm));
-  return with_device(std::move(transport), options.device, options.group.timeout);
+  return with_device(std::move(transport), options.device, options.group.timeout,
+                     options.network ? "its network is modelled" : "");
 }
 
 // How long the ranks that have not failed get to end by themselves before on_stuck is called: they notice at their next
@@ -228,10 +229,8 @@ void run_ranks(const LaunchOptions& options, const std::function<void(ProcessGro
   BRIGADE_CHECK(options.ranks >= 1, "run_ranks: needs at least one rank; got ranks ", options.ranks);
   // An unknown name is an error before anything starts.
   if (options.algorithm != "auto") static_cast<void>(find_algorithm(options.algorithm));
-  BRIGADE_CHECK(!options.network || options.device == "cpu",
-                "run_ranks: a modelled network carries tensors of the "
-                "CPU; got device ",
-                options.device);
+  BRIGADE_CHECK(!options.network || options.device != "cuda",
+                "run_ranks: a modelled network carries tensors of the CPU; got device ", options.device);
   const LaunchEnvironment environment = launch_environment();
   const bool wants_mpi = options.backend == "mpi" || options.backend == "plain_mpi";
   if (wants_mpi || (options.backend == "auto" && environment.mpi)) {

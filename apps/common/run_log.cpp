@@ -334,6 +334,8 @@ void RunLog::finish(const std::string& parameters_sha256) {
   recorder_.flush();
   if (!speaks_) return;
   terminal_.clear();
+  if (ddp_.ledger().steps().empty())
+    return line("params sha256 " + parameters_sha256);  // It was over before.
   plan();
   if (files_ != nullptr) {
     files_->finish(ddp_.ledger().timeline());

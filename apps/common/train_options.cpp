@@ -177,7 +177,7 @@ dist::LaunchOptions TrainOptions::launch() const {
   options.algorithm = deterministic ? "naive" : algorithm;
   options.group.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1000));
   options.on_stuck = end_with_error;
-  options.device = net.empty() ? device : "cpu";
+  options.device = device;
   if (net.empty()) return options;
   dist::NetworkModel network = dist::parse_network("--net", net);
   network.seed = seed;
