@@ -15,7 +15,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 # Kernels of these files do one element here and one there by nature.
-narrow=' augment random '
+narrow=' augment reduce '
 failed=0
 if [ $# -gt 0 ]; then files=("$@"); else files=(kernels/cuda/device/*.cu); fi
 printf '%-18s %-5s %8s %10s %7s %12s %13s\n' file sm kernels registers spilled 'loads of 16' 'stores of 16'
@@ -27,7 +27,7 @@ for file in "${files[@]}"; do
   "$nvcc" -std=c++20 --expt-relaxed-constexpr -diag-suppress=186 -fmad=$fmad -O3 -I. -arch=compute_80 -ptx "$file" \
     -o "$folder/$name.ptx"
   loads=$(grep -cE 'ld\.global(\.nc)?\.(v4\.[usbf]32|v2\.[usbf]64)' "$folder/$name.ptx" || true)
-  stores=$(grep -cE 'st\.global\.(v4\.[usbf]32|v2\.[usbf]64)' "$folder/$name.ptx" || true)
+  stores=$(grep -cE 'st\.global(\.wb)?\.(v4\.[usbf]32|v2\.[usbf]64)' "$folder/$name.ptx" || true)
   for sm in 80 90; do
     "$ptxas" -v -arch=sm_$sm "$folder/$name.ptx" -o "$folder/$name.$sm.cubin" 2> "$folder/log"
     if [ -n "$cuobjdump" ]; then
@@ -36,10 +36,13 @@ for file in "${files[@]}"; do
     fi
     kernels=$(grep -c 'Compiling entry function' "$folder/log" || true)
     registers=$(grep -oE 'Used [0-9]+ registers' "$folder/log" | grep -oE '[0-9]+' | sort -n | tail -1)
-    spilled=$(grep -oE '[0-9]+ bytes spill stores' "$folder/log" | awk '{ sum += $1 } END { print sum + 0 }')
+    # Of f64, which nobody trains in, a spill is no concern.
+    spills=$(c++filt < "$folder/log" | grep -B1 -E '[1-9][0-9]* bytes spill stores' | grep -E '(for|properties)' |
+      grep -v double || true)
+    spilled=$(printf '%s' "$spills" | grep -c . || true)
     printf '%-18s %-5s %8s %10s %7s %12s %13s\n' "$name" "$sm" "$kernels" "<= $registers" "$spilled" "$loads" "$stores"
     if [ "$spilled" -gt 0 ]; then
-      grep -B1 -E '[1-9][0-9]* bytes spill stores' "$folder/log" | grep -oE "'[^']+'" | c++filt || true
+      printf '%s\n' "$spills" >&2
       failed=1
     fi
   done

@@ -77,6 +77,10 @@ T shuffle(const char* what, unsigned mask, T value, unsigned source, bool inside
 void __syncthreads();
 inline void __syncwarp(unsigned mask = 0xffffffffu) { simt::exchange("__syncwarp", mask, 0); }
 inline void __threadfence() {}
+template <class T>
+void __stwb(T* at, T value) {  // A store that is written back some time: any.
+  *at = value;
+}
 
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <type_traits>
 
 #include "kernels/cuda/device/device_kernels.h"
@@ -71,19 +72,52 @@ struct Offsets {
 
 constexpr int at_most(int a, int b) { return a < b ? a : b; }
 
-/// V neighbours in memory. Aligned for one access of up to 16 bytes, so that copying it is one.
+/// V neighbours, aligned for accesses of up to 16 bytes.
 template <class T, int V>
 struct alignas(at_most(16, static_cast<int>(sizeof(T)) * V)) Pack {
   T v[V];
 };
 
+/// The unsigned type of one access: as wide as a Pack of `bytes`, at most 16 bytes.
+template <int bytes>
+using word_t = std::conditional_t<
+    bytes % 16 == 0, uint4,
+    std::conditional_t<bytes == 8, uint2,
+                       std::conditional_t<bytes == 4, std::uint32_t,
+                                          std::conditional_t<bytes == 2, std::uint16_t, std::uint8_t>>>>;
+
+/// A Pack as words. Reading and writing these, and not the Pack, is what makes one access of it: a compiler takes the
+/// copy of a struct apart again, element by element. It does so even with a copy of words, but not with __stwb(), an
+/// ordinary store of a value in registers.
+template <class T, int V>
+struct Words {
+  using Word = word_t<static_cast<int>(sizeof(Pack<T, V>))>;
+  static constexpr int kCount = static_cast<int>(sizeof(Pack<T, V>) / sizeof(Word));
+  Word at[kCount];
+};
+
 template <int V, class T>
-BRIGADE_HD Pack<T, V> load(const T* from) {
-  return *reinterpret_cast<const Pack<T, V>*>(from);
+__device__ Pack<T, V> load(const T* from) {
+  if constexpr (V == 1) {
+    return {*from};
+  } else {
+    using W = Words<T, V>;
+    W words;
+#pragma unroll
+    for (int k = 0; k < W::kCount; ++k) words.at[k] = reinterpret_cast<const typename W::Word*>(from)[k];
+    return std::bit_cast<Pack<T, V>>(words);
+  }
 }
 template <int V, class T>
-BRIGADE_HD void store(T* to, const Pack<T, V>& pack) {
-  *reinterpret_cast<Pack<T, V>*>(to) = pack;
+__device__ void store(T* to, const Pack<T, V>& pack) {
+  if constexpr (V == 1) {
+    *to = pack.v[0];
+  } else {
+    using W = Words<T, V>;
+    const auto words = std::bit_cast<W>(pack);
+#pragma unroll
+    for (int k = 0; k < W::kCount; ++k) __stwb(reinterpret_cast<typename W::Word*>(to) + k, words.at[k]);
+  }
 }
 
 /// Elements of T in 16 bytes, at most 8.
