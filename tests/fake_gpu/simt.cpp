@@ -59,6 +59,7 @@ class Block {
   [[gnu::noinline]] void enter();
   [[gnu::noinline]] void stop();
   Fiber& idle_fiber();
+  Fiber* runnable() const;
   [[noreturn]] void report(const std::string& what) const;
 
   const std::function<void()>* kernel_ = nullptr;
@@ -155,6 +156,17 @@ Fiber& Block::idle_fiber() {
   return *fibers_.back();
 }
 
+// Always the first, or in a block that runs backwards the last, of those that need not wait: its warp runs as far ahead
+// of the others as barriers let it, which is when one too few is felt.
+Fiber* Block::runnable() const {
+  const std::size_t count = fibers_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    Fiber* fiber = fibers_[backwards_ ? count - 1 - i : i].get();
+    if (fiber->counter != nullptr && *fiber->counter != fiber->seen) return fiber;
+  }
+  return nullptr;
+}
+
 void Block::run(dim3 index, std::size_t shared_bytes, bool backwards, const std::function<void()>& kernel) {
   blockIdx = {index.x, index.y, index.z};
   kernel_ = &kernel;
@@ -170,14 +182,10 @@ void Block::run(dim3 index, std::size_t shared_bytes, bool backwards, const std:
       resume(idle_fiber());
       continue;
     }
-    bool progress = false;
-    for (std::size_t i = 0; i < fibers_.size(); ++i) {
-      Fiber& fiber = *fibers_[i];
-      if (fiber.counter == nullptr || *fiber.counter == fiber.seen) continue;
-      resume(fiber);
-      progress = true;
+    if (Fiber* fiber = runnable()) {
+      resume(*fiber);
+      continue;
     }
-    if (progress) continue;
     for (const auto& fiber : fibers_)
       if (fiber->counter != nullptr) report(std::string("threads wait for ever at ") + fiber->waits_at);
   }

@@ -30,7 +30,8 @@ TEST_CASE("softmax equals its known values and does not overflow", "[kernels][so
 
 TEST_CASE("the softmax family equals the reference for every dtype and row length", "[kernels][softmax]") {
   for (DType dtype : kFloats)
-    for (const Shape& shape : {Shape{5}, Shape{7, 1}, Shape{4, 3, 10}, Shape{300, 257}}) {
+    for (const Shape& shape :
+         {Shape{5}, Shape{7, 1}, Shape{4, 3, 10}, Shape{300, 257}, Shape{7, 1501}, Shape{5, 2048}}) {
       INFO(str(dtype, " ", shape));
       const Tensor x = test::random(shape, 1, dtype), dy = test::random(shape, 2, dtype);
       Tensor expected = ops::empty_like(x);
@@ -84,6 +85,20 @@ TEST_CASE("cross entropy and its gradient equal the reference for every dtype", 
       CHECK(test::differs(ops::cross_entropy_grad(2.5, got, labels, smoothing, 7, dtype), slope,
                           2 * tolerance(dtype), 1e-7) == "");
     }
+}
+
+TEST_CASE("cross entropy of many classes equals the reference", "[kernels][loss]") {
+  const std::int64_t rows = 9, classes = 1501;
+  const Tensor logits = test::random({rows, classes}, 1);
+  const Tensor labels = labels_of({0, 1500, 7, -100, 3, 900, 1024, 1023, 5});
+  const auto got = ops::cross_entropy(logits, labels, 0.1);
+  Tensor loss = test::empty({}), log_probs = test::empty({rows, classes}), slope = ops::empty_like(logits);
+  test::reference().cross_entropy(logits, labels, 0.1, -100, loss, log_probs);
+  CHECK(test::differs(got.loss, loss, tolerance(DType::f32)) == "");
+  CHECK(test::differs(got.log_probs, log_probs, tolerance(DType::f32)) == "");
+  test::reference().cross_entropy_grad(2.5, log_probs, labels, 0.1, -100, slope);
+  CHECK(test::differs(ops::cross_entropy_grad(2.5, got, labels, 0.1, -100, DType::f32), slope, 1e-5, 1e-7) ==
+        "");
 }
 
 TEST_CASE("the mean loss of no counted row is NaN, and its gradient zero", "[kernels][loss]") {

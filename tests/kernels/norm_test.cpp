@@ -228,7 +228,8 @@ TEST_CASE("the gradient of batch norm may be written over the gradient that came
 
 TEST_CASE("layer norm and its gradients equal the reference", "[kernels][norm]") {
   for (const DType dtype : kFloats)
-    for (const Shape& shape : {Shape{1, 1, 7}, Shape{3, 5, 64}, Shape{700, 33}, Shape{4, 768}})
+    for (const Shape& shape :
+         {Shape{1, 1, 7}, Shape{3, 5, 64}, Shape{700, 33}, Shape{4, 768}, Shape{7, 1501}, Shape{5, 2048}})
       for (const double offset : {0.0, 100.0}) {
         CAPTURE(name(dtype), shape.size(), shape.back(), offset);
         const DType parameters = test::parameter_dtype(dtype);
