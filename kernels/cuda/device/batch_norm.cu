@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads) apply_kernel(BatchNormApply a, Chann
       if constexpr (kRelu) value = value < S(0) ? S(0) : value;  // A NaN stays one.
       y.v[v] = static_cast<T>(value);
     }
-    store_at_once<V>(static_cast<T*>(a.y) + at, y);
+    store<V>(static_cast<T*>(a.y) + at, y);
   });
 }
 

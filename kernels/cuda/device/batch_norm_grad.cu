@@ -43,7 +43,7 @@ __global__ void sums_kernel(BatchNormGrad g, ChannelWalk walk, TwoDoubles* parti
         sum[v] += static_cast<S>(d.v[v]);
         dot[v] += static_cast<S>(d.v[v]) * (value - mean.at[v]);
       }
-      if constexpr (kMask == Mask::from_y) store_at_once<V>(dz + at, d);
+      if constexpr (kMask == Mask::from_y) store<V>(dz + at, d);
     });
   }
 #pragma unroll
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
         if (!(normalized(value, mean.at[v], a.at[v], shift.at[v]) > rounds_to_zero<T>())) dz = S(0);
       d.v[v] = static_cast<T>(std::fma(a.at[v], dz, std::fma(b.at[v], value - mean.at[v], k.at[v])));
     }
-    store_at_once<V>(dx + at, d);
+    store<V>(dx + at, d);
   });
 }
 

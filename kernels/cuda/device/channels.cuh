@@ -14,30 +14,6 @@
 
 namespace brigade::device {
 
-/// store<V>() in one access for sure: in these loops nvcc writes element by element what was made element by element.
-template <int V, class T>
-__device__ void store_at_once(T* to, const Pack<T, V>& pack) {
-#if defined(__CUDA_ARCH__)
-  const auto& v = pack.v;
-  if constexpr (sizeof(T) == 2 && V == 8) {
-    const auto two = [&](int i) { return std::uint32_t{v[i].bits} | std::uint32_t{v[i + 1].bits} << 16; };
-    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(two(0)), "r"(two(2)), "r"(two(4)),
-                 "r"(two(6))
-                 : "memory");
-    return;
-  } else if constexpr (std::is_same_v<T, float> && V == 4) {
-    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]),
-                 "f"(v[3])
-                 : "memory");
-    return;
-  } else if constexpr (std::is_same_v<T, double> && V == 2) {
-    asm volatile("st.global.v2.f64 [%0], {%1, %2};" ::"l"(to), "d"(v[0]), "d"(v[1]) : "memory");
-    return;
-  }
-#endif
-  store<V>(to, pack);
-}
-
 /// Some channels' parameters, each read once by a thread; null is all zeros.
 template <int V, class S>
 struct OfChannels {
