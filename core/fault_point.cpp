@@ -129,10 +129,13 @@ void visit(FaultAt at, const Tensor& values, std::string_view label) {
   if (hit.clause == nullptr) return;
   act(*hit.clause, at, label);
   if (!values.defined() || values.numel() == 0 || !is_floating(values.dtype())) return;
+  const Tensor here = values.to({});  // A copy, if they are a device's.
   if (hit.clause->action == FaultAction::nan)
-    make_nan(values, hit.random);
+    make_nan(here, hit.random);
   else if (hit.clause->action == FaultAction::flip_bit)
-    flip_bit({values.raw(), static_cast<std::size_t>(values.bytes())}, hit.random);
+    flip_bit({here.raw(), static_cast<std::size_t>(here.bytes())}, hit.random);
+  if (values.device() != Device{})
+    runtime(values.device()).copy_from_host(values.raw(), here.raw(), here.bytes());
 }
 
 }  // namespace fault_detail
