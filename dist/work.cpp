@@ -68,8 +68,9 @@ WorkTimes Work::times() const {
   if (!state_) return {};
   WorkTimes times = state_->times;
   if (!state_->on_device) return times;
-  times.start = state_->began.time().value_or(times.start);
-  times.end = state_->left.time().value_or(times.end);
+  // The device's clock is tied to ours up to a fraction of a round trip: it may seem to begin before it was told to.
+  times.start = std::max(state_->began.time().value_or(times.start), times.launch);
+  times.end = std::max(state_->left.time().value_or(times.end), times.start);
   return times;
 }
 
