@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # tests/apps/config_test.py - flags from files and the environment, --print-config, --completion and --model-summary.
 # Read first: program.py.
+import os
 import re
 import tomllib
 import unittest
@@ -139,6 +140,12 @@ class Mistakes(ConfigTest):
     def test_files_that_cannot_be_read(self):
         self.refuse(2, "--config .*nowhere: cannot be read", "--config", self.folder / "nowhere")
         self.refuse(2, "--config .*: must be a regular file; got a directory", "--config", self.folder)
+        # One without a writer would keep its reader for ever, the other has no end.
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        for flag, code in (("--config", 2), ("--plan", 2), ("--init", 1)):
+            for path, kind in ((pipe, "pipe"), ("/dev/zero", "device")):
+                self.refuse(code, f": must be a regular file; got a {kind}", flag, path, *TINY)
 
 
 class Summary(ConfigTest):

@@ -86,6 +86,14 @@ struct Sides {
   Side height, width;
 };
 
+template <int V, class T, class C>
+__device__ void store_converted(T* at, const C (&values)[V]) {
+  Pack<T, V> pack;
+#pragma unroll
+  for (int v = 0; v < V; ++v) pack.v[v] = convert<T>(values[v]);
+  store<V>(at, pack);
+}
+
 template <int V, class T>
 __global__ void __launch_bounds__(kThreads)
     max_pool_kernel(Pixels pixels, Sides sides, const T* x, Image x_at, T* out, Image out_at,
@@ -117,15 +125,8 @@ __global__ void __launch_bounds__(kThreads)
         first = false;
       }
     }
-    Pack<T, V> result;
-    Pack<std::int64_t, V> places;
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-      result.v[v] = convert<T>(best[v]);
-      places.v[v] = where[v];
-    }
-    store<V>(plane(out, out_at, p) + pixel(out_at, p.h, p.w), result);
-    store<V>(plane(index, index_at, p) + pixel(index_at, p.h, p.w), places);
+    store_converted<V>(plane(out, out_at, p) + pixel(out_at, p.h, p.w), best);
+    store_converted<V>(plane(index, index_at, p) + pixel(index_at, p.h, p.w), where);
   }
 }
 
@@ -149,10 +150,7 @@ __global__ void __launch_bounds__(kThreads)
         for (int v = 0; v < V; ++v)
           if (winner.v[v] == me) sum[v] += convert<C>(slope.v[v]);
       }
-    Pack<T, V> result;
-#pragma unroll
-    for (int v = 0; v < V; ++v) result.v[v] = convert<T>(sum[v]);
-    store<V>(plane(dx, dx_at, p) + pixel(dx_at, p.h, p.w), result);
+    store_converted<V>(plane(dx, dx_at, p) + pixel(dx_at, p.h, p.w), sum);
   }
 }
 
@@ -178,10 +176,9 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
     const C share = static_cast<C>(sides.height.share(p.h) * sides.width.share(p.w));
-    Pack<T, V> result;
 #pragma unroll
-    for (int v = 0; v < V; ++v) result.v[v] = convert<T>(sum[v] * share);
-    store<V>(plane(out, out_at, p) + pixel(out_at, p.h, p.w), result);
+    for (int v = 0; v < V; ++v) sum[v] *= share;
+    store_converted<V>(plane(out, out_at, p) + pixel(out_at, p.h, p.w), sum);
   }
 }
 
@@ -206,10 +203,7 @@ __global__ void __launch_bounds__(kThreads)
         for (int v = 0; v < V; ++v) sum[v] += convert<C>(slope.v[v]) * share;
       }
     }
-    Pack<T, V> result;
-#pragma unroll
-    for (int v = 0; v < V; ++v) result.v[v] = convert<T>(sum[v]);
-    store<V>(plane(dx, dx_at, p) + pixel(dx_at, p.h, p.w), result);
+    store_converted<V>(plane(dx, dx_at, p) + pixel(dx_at, p.h, p.w), sum);
   }
 }
 
