@@ -164,7 +164,9 @@ void TrainState::say_what_differs(const Resumed& resumed) const {
         "save_every", "save_seconds", "keep_last", "on_save_failure", "eval_every"};
     if (std::find(std::begin(kFree), std::end(kFree), flag) != std::end(kFree) || !now.contains(flag))
       continue;
-    compare("--" + flag, value, now[flag]);
+    std::string spelled = "--" + flag;
+    std::replace(spelled.begin(), spelled.end(), '_', '-');
+    compare(spelled, value, now[flag]);
   }
   if (!differs.empty()) log_.line(str("not bit-identical to the run that would have gone on: ", differs));
   if (!course_.note.empty()) log_.line(course_.note);

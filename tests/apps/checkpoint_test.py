@@ -141,7 +141,7 @@ class OtherWorlds(CheckpointTest):
         run = self.start(4)
         again = self.resume(run, *last_wins([*TINY, *self.ARGUMENTS, "--batch-size=16"]), ranks=1)
         self.assertRegex(again.out, r"(?m)^not bit-identical to the run that would have gone on: ranks 2 -> 1, "
-                                    r"--batch_size 8 -> 16$")
+                                    r"--batch-size 8 -> 16$")
         self.assertEqual([(r["step"], r["epoch"]) for r in again.steps],
                          [(step, (step - 1) // 6) for step in range(1, 13)])
         self.assertEqual([r["step"] for r in again.evaluations], [6, 12])
