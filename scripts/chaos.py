@@ -168,7 +168,7 @@ class Campaign:
         try:
             ranks = job.wait_for_ranks()
             need(job.wait_for_line(r"^batch \d"), f"does not begin:\n{job.story}")
-            time.sleep(chance.uniform(0, 0.5 * self.duration))
+            time.sleep(chance.uniform(0, 0.2 * self.duration))
             since = time.monotonic()
             try:
                 os.kill(job.process.pid if trial % 2 == 0 else ranks[chance.randrange(3)], number)
