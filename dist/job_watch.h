@@ -22,10 +22,10 @@ class JobWatch {
   virtual void leave(const std::string& error) noexcept = 0;
 };
 
-/// `lost(text)` is called on the watch's thread, at most once, when a process has gone without a word ("rank 1 (process
-/// 123) is gone; it was last in backward of step 7, …") or with an error. It should end this process:
-/// the thread that runs the rank may be inside a call of MPI, which nothing can interrupt. nullptr for a process that
-/// is no rank of a job of several, and where the launcher does not name its job (MPICH's).
+/// `lost(text)` is called on the watch's thread, at most once, soon after a process has gone without a word ("rank 1
+/// (process 123) is gone; it was last in backward of step 7, …") or with an error. It should end this process: the
+/// thread that runs the rank may be inside a call of MPI, which nothing can interrupt. nullptr for a process that is no
+/// rank of a job of several, and where the launcher does not name its job (MPICH's).
 std::unique_ptr<JobWatch> watch_job(std::function<void(const std::string&)> lost);
 
 /// Where the numbers of processes mean what they mean here: containers have numbers of their own.

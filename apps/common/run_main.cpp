@@ -22,10 +22,6 @@
 namespace brigade::apps {
 namespace {
 
-// When a process has gone, the thread that waits for it finds out by itself where ranks share memory, and can say more
-// and leave whole files. Open MPI's launcher gives a second.
-constexpr std::chrono::milliseconds kForTheRank{400};
-
 // Whoever ends the process, from any thread and any depth, has to tell the peers.
 constinit std::atomic<dist::JobWatch*> watch_of_process{nullptr};
 constinit std::atomic_flag ending = ATOMIC_FLAG_INIT;
@@ -88,10 +84,7 @@ void write_at_once(int descriptor, std::string_view text) {
 void end_with_error(const std::string& message) { end(1, line_of(message), split_rank(message).second); }
 
 int run_main(const std::function<void()>& body) {
-  const auto watch = dist::watch_job([](const std::string& lost) {
-    std::this_thread::sleep_for(kForTheRank);
-    end_with_error(lost);
-  });
+  const auto watch = dist::watch_job(end_with_error);
   watch_of_process = watch.get();
   try {
     arm_faults_of_environment();

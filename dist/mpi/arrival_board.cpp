@@ -54,16 +54,27 @@ struct alignas(64) ArrivalBoard::Slot {
   ProgressSlot progress;
 };
 
-ArrivalBoard::ArrivalBoard(const LaunchEnvironment& self, Descriptor memory, std::optional<Handover> handover)
-    : self_(self), memory_(std::move(memory)), handover_(std::move(handover)) {}
+ArrivalBoard::ArrivalBoard(const LaunchEnvironment& self, const std::string& name, Descriptor memory,
+                           std::optional<Handover> handover)
+    : self_(self), name_(name), memory_(std::move(memory)), handover_(std::move(handover)) {}
 
 std::shared_ptr<ArrivalBoard> ArrivalBoard::attach(const LaunchEnvironment& self, Place here) {
   const std::string job = job_name();
   if (!self.mpi || job.empty()) return nullptr;
+  // Had it two, the second could lie elsewhere if the rank that served the first has gone in between.
+  static std::mutex mutex;
+  static std::weak_ptr<ArrivalBoard> of_process;
+  const std::lock_guard lock(mutex);
+  if (std::shared_ptr<ArrivalBoard> board = of_process.lock()) {
+    board->come_to(here);
+    return board;
+  }
   const std::string name = str("brigade-", getuid(), "-", job, "-", host_name());
   // Who was stopped while it serves keeps the name: the others meet elsewhere, and miss it.
   std::shared_ptr<ArrivalBoard> board = attach(self, name, here);
-  return board ? board : attach(self, name + "-again", here);
+  if (!board) board = attach(self, name + "-again", here);
+  of_process = board;
+  return board;
 }
 
 std::shared_ptr<ArrivalBoard> ArrivalBoard::attach(const LaunchEnvironment& self, const std::string& name,
@@ -75,11 +86,11 @@ std::shared_ptr<ArrivalBoard> ArrivalBoard::attach(const LaunchEnvironment& self
   const auto deadline = Clock::now() + kPatience;
   while (!board && Clock::now() < deadline) {
     if (Descriptor memory = ask_for_memory(name, kPatience)) {
-      board.reset(new ArrivalBoard(self, std::move(memory), std::nullopt));
+      board.reset(new ArrivalBoard(self, name, std::move(memory), std::nullopt));
     } else if (auto handover = Handover::listen(name)) {
       Descriptor fresh = make_memory(static_cast<std::int64_t>(bytes));
       if (!fresh) return nullptr;
-      board.reset(new ArrivalBoard(self, std::move(fresh), std::move(handover)));
+      board.reset(new ArrivalBoard(self, name, std::move(fresh), std::move(handover)));
     } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -100,12 +111,24 @@ ArrivalBoard::~ArrivalBoard() {
 }
 
 void ArrivalBoard::serve() noexcept {
+  const std::lock_guard lock(mutex_);
   if (handover_) handover_->serve(memory_);
 }
 
-void ArrivalBoard::stop_serving() noexcept { handover_.reset(); }
+void ArrivalBoard::stop_serving() noexcept {
+  const std::lock_guard lock(mutex_);
+  handover_.reset();
+}
 
-int ArrivalBoard::door() const { return handover_ ? handover_->door() : -1; }
+void ArrivalBoard::take_over() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!handover_) handover_ = Handover::listen(name_);
+}
+
+int ArrivalBoard::door() const {
+  const std::lock_guard lock(mutex_);
+  return handover_ ? handover_->door() : -1;
+}
 
 void ArrivalBoard::come_to(Place place) noexcept {
   slots_[self_.rank].place.store(place, std::memory_order_release);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -19,8 +20,7 @@ namespace brigade::dist {
 ///
 /// Nothing of it has a name in the file system, so nothing can be left behind or be stale: the first rank to come makes
 /// the memory and listens on an abstract Unix socket named after user, job and host; the others get the memory's
-/// descriptor from there. It must serve() until all have come, which they have once MPI_Init returns. A process may
-/// attach more than once: all its boards show the same slot.
+/// descriptor from there. It must serve() until all have come, which they have once MPI_Init returns.
 class ArrivalBoard {
  public:
   /// Places lie one behind the other on the way that all ranks take, whatever happens on it in between.
@@ -29,8 +29,8 @@ class ArrivalBoard {
   /// Call `call` (from 1) of group `group` (from 1).
   static Place place(std::uint64_t group, std::uint64_t call) { return (group << 32) + call; }
 
-  /// nullptr where the launcher does not name its job, or if the board cannot be had: it is no reason to fail.
-  /// This rank is then at `here`.
+  /// The one board of this process: whoever attaches again gets the same. nullptr where the launcher does not name its
+  /// job, or if the board cannot be had: it is no reason to fail. This rank is then at `here`.
   static std::shared_ptr<ArrivalBoard> attach(const LaunchEnvironment& self, Place here = kProcessStarted);
   /// For tests: the board called `name`.
   static std::shared_ptr<ArrivalBoard> attach(const LaunchEnvironment& self, const std::string& name,
@@ -42,6 +42,8 @@ class ArrivalBoard {
   /// Hands the memory to all that have asked for it since. Does not wait.
   void serve() noexcept;
   void stop_serving() noexcept;
+  /// Serves in the place of a rank that has gone, so that ranks still to come learn of it.
+  void take_over() noexcept;
   /// Becomes readable when somebody asks; -1 on ranks that do not serve.
   int door() const;
 
@@ -68,10 +70,13 @@ class ArrivalBoard {
 
  private:
   struct Slot;
-  ArrivalBoard(const LaunchEnvironment& self, Descriptor memory, std::optional<Handover> handover);
+  ArrivalBoard(const LaunchEnvironment& self, const std::string& name, Descriptor memory,
+               std::optional<Handover> handover);
 
   LaunchEnvironment self_;
+  std::string name_;
   Descriptor memory_;
+  mutable std::mutex mutex_;          // For what follows.
   std::optional<Handover> handover_;  // Of the rank that made the memory, until it stops serving.
   Slot* slots_ = nullptr;
 };

@@ -18,6 +18,9 @@ namespace {
 
 // How often to look for ranks that have started since, and for last words.
 constexpr int kLookMilliseconds = 50;
+// When a process has gone, the thread that waits for it finds out by itself where ranks share memory, and can say more
+// and leave whole files. Open MPI's launcher gives a second.
+constexpr std::chrono::milliseconds kForTheRank{400};
 
 // None if there is no such process any more: errno is ESRCH then.
 Descriptor open_process(pid_t process) {
@@ -92,11 +95,22 @@ void PeerWatch::watch() {
       watched_[i].ended = watched_[i].ended || events[i + 2].revents != 0;
     for (const Watched& w : watched_) {
       if (const std::string word = word_of(w); !word.empty()) {
-        lost_(word);
+        if (!stopped_while_others_learn()) lost_(word);
         return;
       }
     }
   }
+}
+
+// Ranks that start only now find the board, although who made it may have gone.
+bool PeerWatch::stopped_while_others_learn() {
+  board_->take_over();
+  for (const auto end = Clock::now() + kForTheRank; Clock::now() < end;) {
+    pollfd stop{.fd = stop_.get(), .events = POLLIN, .revents = 0};
+    if (poll(&stop, 1, 5) > 0) return true;
+    board_->serve();
+  }
+  return false;
 }
 
 }  // namespace brigade::dist

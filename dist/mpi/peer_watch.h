@@ -28,6 +28,7 @@ class PeerWatch final : public JobWatch {
     bool ended = false;
   };
   void watch();
+  bool stopped_while_others_learn();
   void look_for_peers();
   std::string word_of(const Watched& watched) const;
 

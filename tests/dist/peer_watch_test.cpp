@@ -17,7 +17,10 @@ using namespace brigade::dist;
 
 namespace {
 
-LaunchEnvironment rank_of_two(int rank) { return {.mpi = true, .rank = rank, .size = 2, .local_size = 2}; }
+LaunchEnvironment rank_of(int rank, int size) {
+  return {.mpi = true, .rank = rank, .size = size, .local_size = size};
+}
+LaunchEnvironment rank_of_two(int rank) { return rank_of(rank, 2); }
 
 // Rank 0's watch, and rank 1 as a process that takes its place on the board and then sleeps.
 class Pair {
@@ -86,6 +89,37 @@ TEST_CASE("a rank that is killed before it has reported anything is named, too",
   const pid_t child = pair.child();
   pair.end(SIGKILL);
   REQUIRE(pair.word() == str("rank 1 (process ", child, ") is gone; it had not joined the others"));
+}
+
+TEST_CASE("a rank that starts when the one that made the board has gone learns why the others end",
+          "[dist][mpi][watch]") {
+  const std::string name = str("brigade-watch-", getpid(), "-heir");
+  int there[2];
+  REQUIRE(pipe(there) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto board = ArrivalBoard::attach(rank_of(1, 3), name);
+    static_cast<void>(!write(there[1], "", 1));
+    while (board) board->serve(), usleep(1000);
+    _exit(1);
+  }
+  char word = 0;
+  REQUIRE(read(there[0], &word, 1) == 1);
+  close(there[0]), close(there[1]);
+  const auto first = ArrivalBoard::attach(rank_of(0, 3), name);
+  std::promise<std::string> lost;
+  const PeerWatch watch(rank_of(0, 3), first, [&](const std::string& text) { lost.set_value(text); });
+  const auto process_of_rank_1 = first->process(1);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  REQUIRE(process_of_rank_1 == child);
+  for (int i = 0; i < 2000 && first->door() < 0; ++i) usleep(1000);  // Until it serves.
+  const auto late = ArrivalBoard::attach(rank_of(2, 3), name);
+  CHECK(late->process(1) == child);
+  const std::string text = lost.get_future().get();
+  CHECK(text == str("rank 1 (process ", child, ") is gone; it had not joined the others"));
+  first->leave(text);
+  CHECK(late->last_words(0) == text);
 }
 
 TEST_CASE("a rank that fails is heard before it has ended", "[dist][mpi][watch]") {
