@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // core/backends.cpp - the devices that were compiled in. Adding one adds a line here. The only #if of core.
+#include "core/profiler.h"
 #include "core/runtime.h"
 
 #if BRIGADE_HAS_CUDA
 #include "core/cuda/devices.h"
+#include "core/cuda/nvtx.h"
 #endif
 
 namespace brigade {
@@ -20,6 +22,7 @@ int cuda_device_count() { return 0; }
 std::string cuda_status() { return kNoCuda; }
 std::string cuda_device_name(int) { fail(kNoCuda); }
 std::string cuda_device_uuid(int) { fail(kNoCuda); }
+RangeSink* nvtx_ranges() { return nullptr; }
 Runtime& cuda_runtime(int index) {
   fail(str("runtime: no ", Device{DeviceType::cuda, index}, ": ", kNoCuda, ", or choose cpu"));
 }
@@ -48,5 +51,7 @@ std::string device_name(Device device) {
 std::string device_uuid(Device device) {
   return device.type == DeviceType::cpu ? "" : cuda_device_uuid(device.index);
 }
+
+RangeSink* profiler() { return nvtx_ranges(); }
 
 }  // namespace brigade

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/profiler.h"
 
 namespace brigade {
 
@@ -44,11 +45,17 @@ void Timeline::open(SpanKind kind, int layer, Clock::time_point now) {
     ++lost_;
   }
   open_.push_back({layer, index});
+  if (RangeSink* const sink = profiler()) [[unlikely]]
+    sink->begin(name(TimedSpan{.layer = layer, .kind = kind}));
 }
 
 void Timeline::close(std::size_t count, Clock::time_point now) {
-  for (; open_.size() > count; open_.pop_back())
+  RangeSink* const sink = profiler();
+  for (; open_.size() > count; open_.pop_back()) {
     if (open_.back().index >= 0) spans_[static_cast<std::size_t>(open_.back().index)].end = now;
+    if (sink != nullptr) [[unlikely]]
+      sink->end();
+  }
 }
 
 void Timeline::move_to(std::size_t base, SpanKind kind, int layer) {
@@ -74,8 +81,8 @@ void Timeline::take(std::vector<TimedSpan>& spans) {
 }
 
 void Timeline::clear() {
+  close_to(0);
   spans_.clear();
-  open_.clear();
   lost_ = 0;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/fault_point.h"
+#include "core/profiler.h"
 #include "dist/scale.h"
 #include "kernels/ops.h"
 
@@ -19,6 +20,7 @@ struct BucketReducer::Reduction {
   std::shared_ptr<Step> step;
   ReducerOptions options;
   int rank = 0, bucket = 0;
+  std::string label;
   optim::Range range;
   bool completes = true;  // See BucketReducer::completes().
   bool finite = true;     // This rank's gradients.
@@ -41,6 +43,7 @@ struct BucketReducer::Reduction {
   }
 
   void run(Transport& transport) {
+    const ProfilerRange shown([this] { return label; });
     HookBucket what{*parameters, range, begin, begin + gradients.numel(), gradients, step->number};
     if (step->findings)
       what.sending = [this](const Tensor& sent) { step->findings->look_at_sent(bucket, sent); };
@@ -162,6 +165,7 @@ void BucketReducer::launch(int index) {
                                                                .options = options_,
                                                                .rank = group_->rank(),
                                                                .bucket = index,
+                                                               .label = bucket.label,
                                                                .range = range,
                                                                .completes = completes(index),
                                                                .finite = bucket.finite,

@@ -147,6 +147,7 @@ const StepRecord* Ledger::find(std::int64_t step) const {
 
 StepScope::StepScope(Ledger& ledger)
     : ledger_(ledger),
+      range_([&] { return str("step ", ledger.steps_recorded() + 1); }),
       begin_(Clock::now()),
       device_begin_(ledger.device_ == Device{} ? Event() : ledger.here()),
       steps_before_(ledger.steps_recorded()),

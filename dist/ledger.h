@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/device.h"
+#include "core/profiler.h"
 #include "core/timeline.h"
 
 namespace brigade::dist {
@@ -145,6 +146,7 @@ class StepScope {
 
  private:
   Ledger& ledger_;
+  ProfilerRange range_;  // "step 12", from 1 as people count.
   Clock::time_point begin_;
   Event device_begin_;
   std::int64_t steps_before_;
