@@ -72,12 +72,15 @@ class Contender {
       comm_ms.push_back(dist::milliseconds(record.communication()));
       hidden_ms.push_back(dist::milliseconds(record.hidden()));
     }
-    recorder_.step({.step = number - options_.warmup,
-                    .steps = options_.steps,
-                    .loss = loss.item(),
-                    .lr = Runner::kLearningRate,
-                    .step_ms = times.step_ms,
-                    .images = options_.batch_size * ddp.group().size()});
+    recorder_.add({.step = number - options_.warmup,
+                   .steps = options_.steps,
+                   .loss = loss.item(),
+                   .lr = Runner::kLearningRate,
+                   .step_ms = times.step_ms,
+                   .images = options_.batch_size * ddp.group().size(),
+                   .ledger_step = ddp.ledger().last().step,
+                   .over = Clock::now()});
+    recorder_.exchange();
   }
 
   // Everything is in the files but whether the strategies agree. Collective.

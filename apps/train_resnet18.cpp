@@ -5,10 +5,13 @@
 #include <atomic>
 #include <cmath>
 #include <csignal>
+#include <functional>
 
+#include "apps/common/captured_step.h"
 #include "apps/common/device_batches.h"
 #include "apps/common/evaluate.h"
 #include "apps/common/interrupt.h"
+#include "apps/common/late_reports.h"
 #include "apps/common/load_data.h"
 #include "apps/common/model_summary.h"
 #include "apps/common/run_log.h"
@@ -22,6 +25,7 @@
 #include "core/fault_point.h"
 #include "core/parallel.h"
 #include "data/loader.h"
+#include "kernels/late_checks.h"
 #include "kernels/ops.h"
 #include "nn/optim/catalog.h"
 #include "nn/optim/ema.h"
@@ -31,26 +35,23 @@
 namespace brigade::apps {
 namespace {
 
-// One optimizer step over `accumulate` batches; returns the mean loss over them and over ranks.
-double train_step(const TrainOptions& options, nn::Module& model, data::Loader& loader,
-                  DeviceBatches& to_device, dist::Ddp& ddp, TrainState& state, SamplerPosition& position) {
+// From zeroed gradients to the optimizer's update, over the batches that next() returns, on the ranks' device. Returns
+// the mean loss over them and over ranks, on that device.
+Tensor train_step(const TrainOptions& options, nn::Module& model, dist::Ddp& ddp, LateChecks& checks,
+                  const std::function<data::Batch()>& next, const std::function<void()>& update) {
   const double share = 1.0 / static_cast<double>(options.accumulate);
-  Tensor loss_sum = Tensor::zeros({1}, DType::f64, ddp.group().device());  // Read when all is on its way.
-  std::int64_t samples = 0;                                                // Of this rank.
+  Tensor loss_sum = Tensor::zeros({1}, DType::f64, ddp.group().device());
   const auto micro_step = [&] {
-    const data::Batch batch = to_device(loader.next());
-    position.epoch = batch.epoch;
-    position.sample = batch.end;
-    samples += batch.size();
-    ddp.set_weight(batch.uneven ? static_cast<double>(samples) : 1);
+    const data::Batch batch = next();
     const Variable loss =
         cross_entropy(model(batch.images), batch.labels, {.label_smoothing = options.label_smoothing}) *
         share;
     ops::add_(loss_sum, ops::cast(loss.value().view({1}), DType::f64));
+    checks.judge();  // Those of the step before.
+    checks.fetch();
     backward(loss);
   };
 
-  const dist::StepScope recorded(ddp.ledger());  // Layers, optimizer and waiting for data on its timeline.
   ddp.parameters().zero_grad();
   for (std::int64_t i = 1; i < options.accumulate; ++i) {
     const auto local = ddp.no_sync();
@@ -58,9 +59,9 @@ double train_step(const TrainOptions& options, nn::Module& model, data::Loader& 
   }
   micro_step();  // Gradients travel from inside this backward and are means over ranks when it returns.
   const dist::Work loss_mean = ddp.group().all_reduce(loss_sum, dist::Reduce::mean, "loss");
-  state.update(position.step);  // The optimizer's step.
+  update();
   loss_mean.wait();
-  return loss_sum.item();
+  return loss_sum;
 }
 
 // Returns the exit code.
@@ -110,14 +111,26 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
               .epoch_shift = course.epoch_shift,
               .global_batch = global_batch},
              ddp, files.get(), begin);
+  LateReports reports(group.device(), [&](const StepReport& report) {
+    // A device tells Ddp later whether it has skipped the step.
+    const bool may_skip = group.device() != Device{} && options.non_finite == "skip";
+    BRIGADE_CHECK(std::isfinite(report.loss) || ddp.skipped() || may_skip, "loss is ", report.loss,
+                  " at step ", report.step, "; lower --lr, or look at the data");
+    log.step(report);
+  });
+  log.before_flush([&] { reports.settle(); });
   TrainState state(options, {*model, ddp, *optimizer, ema ? &*ema : nullptr}, course, resumed, begin, log);
 
   std::optional<double> accuracy;  // Of the model as it is.
+  LateChecks checks(group.device());
   const auto evaluate_now = [&](std::int64_t step, std::int64_t epoch) {
+    reports.settle();
     ddp.sync_buffers();
     const auto average = ema ? std::optional(ema->average_scope()) : std::nullopt;
     EvaluationReport report =
         evaluate(*model, test_set, {.batch_size = options.batch_size, .flip = options.eval_flip}, group);
+    checks.fetch();
+    checks.judge();
     report.step = step;
     report.epoch = epoch;
     accuracy = report.accuracy();
@@ -129,6 +142,36 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
   SamplerPosition position{.global_batch = group.size() * options.batch_size,
                            .accumulate = options.accumulate,
                            .samples = train_set.size()};
+  std::optional<CapturedStep> captured;
+  bool said_captured = false;
+  if (options.cuda_graph) captured.emplace(ddp, *optimizer, checks);
+  const auto one_step = [&](std::int64_t step) {
+    const dist::StepScope recorded(ddp.ledger());  // Layers, optimizer and waiting for data on its timeline.
+    std::int64_t samples = 0;                      // Of this rank.
+    const auto load = [&] {
+      data::Batch batch = loader.next();
+      position.epoch = batch.epoch;
+      position.sample = batch.end;
+      samples += batch.size();
+      ddp.set_weight(batch.uneven ? static_cast<double>(samples) : 1);
+      return batch;
+    };
+    if (!captured)
+      return train_step(
+          options, *model, ddp, checks, [&] { return to_device(load()); }, [&] { state.update(step); });
+    std::vector<data::Batch> batches;
+    for (std::int64_t i = 0; i < options.accumulate; ++i) batches.push_back(load());
+    const Tensor loss = captured->run(batches, [&](const std::vector<data::Batch>& there) {
+      std::size_t i = 0;
+      return train_step(
+          options, *model, ddp, checks, [&] { return there[i++]; }, [&] { optimizer->step(); });
+    });
+    state.updated(step);
+    if (!said_captured && captured->captured())
+      log.line(str("step ", step, " is captured: from here on a step is one launch"));
+    said_captured = captured->captured();
+    return loss;
+  };
   if (resumed && resumed->evaluation_due) over = evaluate_now(course.first, resumed->position.epoch);
   for (std::int64_t step = course.first + 1; step <= steps && !over; ++step) {
     const auto step_begin = Clock::now();
@@ -137,20 +180,20 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
     state.before_step();
     position.step = step;
     optimizer->set_lr(schedule(course.schedule_index(step)));
-    const double loss = train_step(options, *model, loader, to_device, ddp, state, position);
-    // A device tells Ddp later whether it has skipped the step.
-    const bool may_skip = group.device() != Device{} && options.non_finite == "skip";
-    BRIGADE_CHECK(std::isfinite(loss) || ddp.skipped() || may_skip, "loss is ", loss, " at step ", step,
-                  "; lower --lr, or look at the data");
+    const Tensor loss = one_step(step);
     if (ema) ema->update();
-    log.step({.step = step,
-              .steps = steps,
-              .epoch = position.epoch,
-              .loss = loss,
-              .lr = optimizer->lr(),
-              .step_ms = dist::milliseconds(Clock::now() - step_begin),
-              .images = global_batch,
-              .grad_norm = options.clip_norm > 0 ? std::optional(ddp.grad_norm()) : std::nullopt});
+    const bool has_norm = options.clip_norm > 0 && group.device() == Device{};
+    reports.add({.step = step,
+                 .steps = steps,
+                 .epoch = position.epoch,
+                 .lr = optimizer->lr(),
+                 .step_ms = dist::milliseconds(Clock::now() - step_begin),
+                 .images = global_batch,
+                 .grad_norm = has_norm ? std::optional(ddp.grad_norm()) : std::nullopt,
+                 .ledger_step = ddp.ledger().last().step,
+                 .over = Clock::now()},
+                loss, ddp.grad_squares());
+    log.step_over();
     const bool stops = ddp.agreed(dist::Decision::stop) && step < steps;
     const bool epoch_ends = course.epoch_ends(step) && options.eval_every > 0 &&
                             (step + course.epoch_shift) / course.per_epoch % options.eval_every == 0;
@@ -161,6 +204,8 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
     stopped_by = interrupt_signal() != 0 ? interrupt_signal() : SIGTERM;  // Another rank's.
     break;
   }
+  reports.settle();
+  checks.judge();
   const bool saved = state.finish();
   if (stopped_by != 0) log.interrupted(position.step, stopped_by, saved);
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // core/backends.cpp - the devices that were compiled in. Adding one adds a line here. The only #if of core.
+#include "core/graph.h"
 #include "core/profiler.h"
 #include "core/runtime.h"
 
 #if BRIGADE_HAS_CUDA
 #include "core/cuda/devices.h"
+#include "core/cuda/graph_cuda.h"
 #include "core/cuda/nvtx.h"
 #endif
 
@@ -23,6 +25,8 @@ std::string cuda_status() { return kNoCuda; }
 std::string cuda_device_name(int) { fail(kNoCuda); }
 std::string cuda_device_uuid(int) { fail(kNoCuda); }
 RangeSink* nvtx_ranges() { return nullptr; }
+std::unique_ptr<Graph> cuda_capture(int, const std::function<void()>&) { fail(kNoCuda); }
+bool cuda_is_capturing(int) { return false; }
 Runtime& cuda_runtime(int index) {
   fail(str("runtime: no ", Device{DeviceType::cuda, index}, ": ", kNoCuda, ", or choose cpu"));
 }
@@ -50,6 +54,15 @@ std::string device_name(Device device) {
 
 std::string device_uuid(Device device) {
   return device.type == DeviceType::cpu ? "" : cuda_device_uuid(device.index);
+}
+
+std::unique_ptr<Graph> capture(Device device, const std::function<void()>& record) {
+  BRIGADE_CHECK(device.type == DeviceType::cuda, "capture: records work of a CUDA device only; got ", device);
+  return cuda_capture(device.index, record);
+}
+
+bool is_capturing(Device device) {
+  return device.type == DeviceType::cuda && cuda_is_capturing(device.index);
 }
 
 RangeSink* profiler() { return nvtx_ranges(); }

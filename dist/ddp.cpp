@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // dist/ddp.cpp - the observer that turns a backward into collectives.
+// Long because a step, captured or not, is one story.
 // Read before: dist/ddp.h, dist/strategies/bucketed.cpp. Read next: dist/roll_call.cpp, dist/process_group.h.
 #include "dist/ddp.h"
 
@@ -9,6 +10,7 @@
 
 #include "core/checksum.h"
 #include "core/fault_point.h"
+#include "core/graph.h"
 #include "dist/doctor.h"
 #include "dist/label_bit.h"
 #include "dist/roll_call.h"
@@ -101,7 +103,9 @@ class Ddp::Impl final : public BackwardObserver {
     entry.used = awaited;
     for (int i = 0; i < parameters->count(); ++i)
       if (parameters->at(i).variable.grad().defined()) entry.used[static_cast<std::size_t>(i)] = true;
+    const std::vector<bool> used = entry.used;
     begin(std::move(entry));
+    if (is_capturing(device)) captured = Captured{.used = used};
     if (const auto& looks = reducer->device_findings(); looks && is_floating(start.root.dtype()))
       looks->look_at_loss(start.root.value());
     for (int i = 0; i < parameters->count(); ++i)
@@ -128,11 +132,72 @@ class Ddp::Impl final : public BackwardObserver {
     const std::vector<Finding> findings = reducer->finish();
     end();
     // On a device there are no findings yet, but a flag in its memory.
-    undecided = reducer->device_findings();
-    parameters->set_skip(undecided ? undecided->skip() : Tensor());
+    const auto& looks = reducer->device_findings();
+    parameters->set_skip(looks ? looks->skip() : Tensor());
+    undecided = is_capturing(device) ? nullptr : looks;
     judge(findings);
-    if ((device != Device{} || !step_skipped) && options.clip_norm > 0) clip();
+    if (options.clip_norm > 0) {
+      if (device != Device{})
+        clip_on_device();
+      else if (!step_skipped)
+        clip();
+    }
+    if (is_capturing(device)) {
+      BRIGADE_CHECK(roll_call->scale(group.rank()) == 1,
+                    "ddp: a step is captured in which ranks have different weights; they must count alike");
+      captured->findings = looks;
+      captured->grad_squares = grad_squares;
+    }
     if (replanner) replanner->after_step(ledger.newest(), ledger.last().step, plan);
+    report("between steps");
+  }
+
+  // See the header.
+
+  void prepare_capture() {
+    const std::string why = device == Device{} ? "they are on the CPU" : group.why_not_captured();
+    BRIGADE_CHECK(why.empty(), "ddp: steps on these parameters cannot be captured: ", why);
+    BRIGADE_CHECK(
+        options.buffers != BufferPolicy::sync_bn,
+        "ddp: steps with synchronised batch norm cannot be captured: the host waits for its counts; "
+        "use another buffer policy");
+    judge_last();
+    if (std::exchange(unfinished, false)) reducer->drain();
+    ledger.settle();
+    replanner.reset();
+    if (!repeated_texts)
+      repeated_texts = std::make_shared<const RollCallTexts>(
+          describe_calls(headline() + ", repeated by the device", plan, *parameters));
+  }
+
+  void launched() {
+    BRIGADE_CHECK(captured, "ddp: no backward was captured");
+    grad_squares = captured->grad_squares;
+    undecided = captured->findings;
+    if (undecided) return undecided->fetch(group);
+    // Nobody reads anything, but whoever looks after the group's calls must know of this one.
+    const Tensor values = parameters->at(0).variable.value();
+    static_cast<void>(
+        group.run({.operation = "repeat", .tensor = values, .run = [](Transport&) {}, .agreed = true},
+                  "a captured step"));
+  }
+
+  void repeat(const std::function<void()>& launch) {
+    BRIGADE_CHECK(captured, "ddp: no backward was captured");
+    judge_last();
+    check_memory();
+    open_step({.weight = weight, .used = captured->used}, repeated_texts);
+    report("backward");
+    fault_point(FaultAt::backward);
+    launch();
+    ledger.current().backward.end = Clock::now();
+    ledger.stamp([](StepRecord& record, Clock::time_point time) { record.backward.end = time; });
+    roll_call->wait();
+    end();
+    BRIGADE_CHECK(roll_call->scale(group.rank()) == 1,
+                  "ddp: ranks have different weights in a step that is repeated as it was captured");
+    launched();
+    judge({});
     report("between steps");
   }
 
@@ -165,8 +230,15 @@ class Ddp::Impl final : public BackwardObserver {
     return true;
   }
 
-  // Opens a step on every rank: its record, its plan, its roll call.
   void begin(RollCallEntry entry) {
+    open_step(std::move(entry), texts);
+    reducer->begin(roll_call);
+    report("backward");
+    fault_point(FaultAt::backward);
+  }
+
+  // Opens a step on every rank: its record, its plan, its roll call.
+  void open_step(RollCallEntry entry, const std::shared_ptr<const RollCallTexts>& what) {
     unfinished = true;
     if (replanner) {
       if (auto next = replanner->before_step(plan)) {
@@ -182,19 +254,18 @@ class Ddp::Impl final : public BackwardObserver {
       ledger.stamp([](StepRecord& to, Clock::time_point time) { to.backward.begin = time; });
     group.begin_step(record.step);
     entry.step = record.step;
-    entry.calls = texts->fingerprint;
+    entry.calls = what->fingerprint;
     entry.wishes = std::exchange(wishes, 0);
     for (int i = 0; i < parameters->count(); ++i)
       entry.frozen.push_back(!parameters->at(i).variable.requires_grad());
     std::vector<std::uint64_t> sums;
-    if (options.check_every > 0 && record.step % options.check_every == 0 && group.size() > 1) {
+    // Not in a capture: the device would have to be waited for.
+    if (options.check_every > 0 && record.step % options.check_every == 0 && group.size() > 1 &&
+        !is_capturing(device)) {
       sums = parameter_sums(*parameters);
       entry.sums = checksum(std::as_bytes(std::span(sums))) | 1;  // 0 means not compared.
     }
-    roll_call = std::make_shared<RollCall>(group, entry, texts, std::move(sums));
-    reducer->begin(roll_call);
-    report("backward");
-    fault_point(FaultAt::backward);
+    roll_call = std::make_shared<RollCall>(group, entry, what, std::move(sums));
   }
 
   void end() {
@@ -275,12 +346,8 @@ class Ddp::Impl final : public BackwardObserver {
   // As optim::clip_grad_norm() does it, with the sums that the communication stream has taken already.
   void clip() {
     double squares = 0;
-    if (device == Device{})
-      for (const int i : parameters->in_registration_order())
-        squares += reducer->squares()[static_cast<std::size_t>(i)];
-    else  // Gaps are zeros. Waits for the device.
-      for (const auto& [range, dtype] : parameters->dtype_runs())
-        squares += ops::sum_of_squares(parameters->gradients(range));
+    for (const int i : parameters->in_registration_order())
+      squares += reducer->squares()[static_cast<std::size_t>(i)];
     norm = std::sqrt(squares);
     const double factor = options.clip_norm / (norm + 1e-6);
     if (!std::isfinite(norm) || factor >= 1) return;
@@ -288,6 +355,19 @@ class Ddp::Impl final : public BackwardObserver {
       Tensor gradients = parameters->gradients(range);
       ops::mul_(gradients, factor);
     }
+  }
+
+  // Norm and factor stay on the device. Gaps are zeros.
+  void clip_on_device() {
+    Tensor squares = Tensor::zeros({1}, DType::f64, device), part = Tensor::empty({1}, DType::f64, device);
+    for (const auto& [range, dtype] : parameters->dtype_runs()) {
+      ops::sum_of_squares(parameters->gradients(range), part);
+      ops::add_(squares, part);
+    }
+    Tensor factor = Tensor::empty({1}, DType::f32, device);
+    ops::clip_factor(options.clip_norm, squares, factor);
+    parameters->set_clip(factor);
+    grad_squares = squares;
   }
 
   // What peers that wait for this rank will read.
@@ -330,8 +410,17 @@ class Ddp::Impl final : public BackwardObserver {
   bool syncing = false;
   bool unfinished = false;  // Stays true if an exception ends it with buckets under way.
   bool step_skipped = false;
-  std::shared_ptr<const DeviceFindings> undecided;  // Of the last backward on a device.
+  std::shared_ptr<DeviceFindings> undecided;  // Of the last backward on a device.
   double norm = 0;
+  Tensor grad_squares;  // Of a device, in place of norm.
+  // What a captured backward has left, for its repetitions.
+  struct Captured {
+    std::vector<bool> used;
+    std::shared_ptr<DeviceFindings> findings = {};
+    Tensor grad_squares = {};
+  };
+  std::optional<Captured> captured;
+  std::shared_ptr<const RollCallTexts> repeated_texts;
   std::shared_ptr<RollCall> roll_call;
 };
 
@@ -363,6 +452,9 @@ GradientMemory Ddp::gradient_memory() const {
   for (int b = 0; b < impl_->reducer->bucket_count(); ++b) buckets.push_back(impl_->reducer->memory(b));
   return dist::gradient_memory(gradients, buckets);
 }
+void Ddp::prepare_capture() { impl_->prepare_capture(); }
+void Ddp::launched() { impl_->launched(); }
+void Ddp::repeat(const std::function<void()>& launch) { impl_->repeat(launch); }
 NamedTensors Ddp::hook_state() { return impl_->hook->state(*impl_->parameters); }
 void Ddp::start_at(std::int64_t step) { impl_->ledger.start_at(step); }
 void Ddp::sync_buffers() {
@@ -383,8 +475,9 @@ bool Ddp::agreed(Decision decision) const {
 bool Ddp::skipped() const { return impl_->step_skipped; }
 double Ddp::grad_norm() const {
   BRIGADE_CHECK(impl_->options.clip_norm > 0, "ddp: grad_norm is taken only if clip_norm is set");
-  return impl_->norm;
+  return impl_->grad_squares.defined() ? std::sqrt(impl_->grad_squares.item()) : impl_->norm;
 }
+Tensor Ddp::grad_squares() const { return impl_->grad_squares; }
 
 Ddp::NoSync::NoSync(std::shared_ptr<Impl> impl) : impl_(std::move(impl)), label_(impl_->label.bit()) {
   ++impl_->no_sync_depth;

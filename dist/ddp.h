@@ -12,6 +12,7 @@
 // Read before: autograd/variable.h (BackwardObserver), dist/grad_sync.h.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,7 +46,7 @@ enum class UnusedParameters : std::uint8_t { error, zero };
 /// gradients is not: their sum would have to pass 3e38.
 ///
 /// On a device the gradients are looked at there, and every mean with them. It is the device that keeps optimizers from
-/// changing anything then (FlatParameters::skip()); the host learns of it when the next backward begins, or in
+/// changing anything then (FlatParameters::set_skip()); the host learns of it when the next backward begins, or in
 /// sync_buffers(), and throws there, or tells optimizers not to have counted the update.
 enum class NonFinite : std::uint8_t { error, skip, ignore };
 
@@ -64,8 +65,8 @@ struct DdpOptions {
   /// What sync_buffers() does. sync_bn also needs layers that combine their statistics: nn::set_statistics_combiner.
   BufferPolicy buffers = BufferPolicy::broadcast;
   /// Scale the mean gradient down to this global norm; 0: off. Bucket by bucket, norms are taken on the communication
-  /// stream while later buckets are still computed. The result equals optim::clip_grad_norm(), which it is on a device:
-  /// there the host waits for the norm.
+  /// stream while later buckets are still computed. The result equals optim::clip_grad_norm(). On a device norm and
+  /// factor stay there: gradients remain as they are, and optimizers multiply them (FlatParameters::control()).
   double clip_norm = 0;
   /// Compare a checksum of all parameters between ranks every so many steps; 0: never.
   std::int64_t check_every = 100;
@@ -144,8 +145,25 @@ class Ddp {
   /// After a synchronised backward: all ranks dropped its gradients (NonFinite::skip). On a device: those of the one
   /// before.
   bool skipped() const;
-  /// Norm of the mean gradient before clipping, after a synchronised backward; needs DdpOptions::clip_norm.
+  /// Norm of the mean gradient before clipping, after a synchronised backward; needs DdpOptions::clip_norm. On a
+  /// device: blocks until it is there.
   double grad_norm() const;
+  /// For who does not want to: its square, one f64 of the device; undefined on the CPU.
+  Tensor grad_squares() const;
+
+  // A step that a device repeats by itself (core/graph.h), with plan, weights and parameters of the capture. All ranks
+  // capture and repeat the same steps.
+
+  /// Before a capture that a whole backward and the optimizer's update stand in: judges the last backward and settles
+  /// the ledger, since nothing can be waited for in the capture. From now on the plan stays what it is. Blocks. Throws
+  /// Error where tensors of ranks go through the host: ProcessGroup::why_not_captured().
+  void prepare_capture();
+  /// The captured backward has been launched for the first time.
+  void launched();
+  /// In place of a backward: what it does on the host, around launch(), which repeats the captured one on the device.
+  /// Waits for the verdict on the step before (but under NonFinite::ignore), and throws, as the next backward does. The
+  /// ledger knows of such a step when it begins and ends, but not when its buckets travelled.
+  void repeat(const std::function<void()>& launch);
 
   // Checkpoints.
 

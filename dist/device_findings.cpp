@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/graph.h"
 #include "dist/scale.h"
 #include "kernels/ops.h"
 
@@ -13,8 +14,7 @@ DeviceFindings::DeviceFindings(Device device, int rank, int size, int buckets)
     : rank_(rank),
       size_(size),
       buckets_(buckets),
-      flags_(Tensor::zeros({index(size, 0, 0) + size + 1}, DType::i32, device)),
-      pinned_(runtime(device).allocate_pinned(flags_.bytes())) {}
+      flags_(Tensor::zeros({index(size, 0, 0) + size + 1}, DType::i32, device)) {}
 
 // A flag is set or stays: what several ranks or buckets share needs no order.
 void DeviceFindings::flag(const Tensor& x, std::int64_t at) {
@@ -32,21 +32,32 @@ void DeviceFindings::look_at_sent(int bucket, const Tensor& sent) { flag(sent, i
 void DeviceFindings::look_at_mean(const Tensor& gradients) { flag(gradients, flags_.numel() - 1); }
 
 void DeviceFindings::exchange(ProcessGroup& group) {
-  work_ = group.run({.operation = "verdict",
-                     .tensor = flags_,
-                     .op = Reduce::max,
-                     .run =
-                         [flags = flags_, to = pinned_](Transport& transport) mutable {
-                           if (transport.size() > 1) transport.all_reduce(flags, Reduce::max);
-                           runtime(flags.device()).copy_to_pinned(to.data(), flags.raw(), flags.bytes());
-                         },
-                     .agreed = true},
-                    "verdict");
+  const bool fetches = !is_capturing(flags_.device());
+  work_ = reduce(group, "verdict", true, fetches);
+  if (fetches) fetched_ = work_;
+}
+
+void DeviceFindings::fetch(ProcessGroup& group) { fetched_ = reduce(group, "fetch", false, true); }
+
+// By the group's stream, so that whoever looks after the group's calls looks after these, too.
+Work DeviceFindings::reduce(ProcessGroup& group, const char* operation, bool reduces, bool fetches) {
+  if (fetches && !pinned_) pinned_ = runtime(flags_.device()).allocate_pinned(flags_.bytes());
+  return group.run({.operation = operation,
+                    .tensor = flags_,
+                    .op = Reduce::max,
+                    .run =
+                        [reduces, fetches, flags = flags_, to = pinned_](Transport& transport) mutable {
+                          if (reduces && transport.size() > 1) transport.all_reduce(flags, Reduce::max);
+                          if (fetches)
+                            runtime(flags.device()).copy_to_pinned(to.data(), flags.raw(), flags.bytes());
+                        },
+                    .agreed = true},
+                   "verdict");
 }
 
 DeviceFindings::Report DeviceFindings::read() const {
-  work_.wait();
-  work_.left().wait();
+  fetched_.wait();
+  fetched_.left().wait();
   const auto* const flags = reinterpret_cast<const std::int32_t*>(pinned_.data());
   Report report{.findings = std::vector<Finding>(static_cast<std::size_t>(size_)), .loss_finite = {}};
   bool explained = false;

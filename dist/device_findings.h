@@ -33,6 +33,8 @@ class DeviceFindings {
 
   /// Queues the reduction of the flags and their way to the host. Does not block.
   void exchange(ProcessGroup& group);
+  /// The latter alone, each time that a captured exchange() has been repeated: no capture holds it. Does not block.
+  void fetch(ProcessGroup& group);
   /// One i32, not 0 if the step does not count. For work of streams that wait for exchange(): see wait().
   Tensor skip() const { return flags_.slice(0, flags_.numel() - 1, flags_.numel()); }
   void wait() const { work_.wait(); }
@@ -55,11 +57,12 @@ class DeviceFindings {
   }
   std::int64_t loss_index(int rank) const { return index(size_, 0, 0) + rank; }
   void flag(const Tensor& x, std::int64_t at);
+  Work reduce(ProcessGroup& group, const char* operation, bool reduces, bool fetches);
 
   int rank_, size_, buckets_;
   Tensor flags_;
   Storage pinned_;
-  Work work_;
+  Work work_, fetched_;
 };
 
 }  // namespace brigade::dist

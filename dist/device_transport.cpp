@@ -22,6 +22,7 @@ class DeviceTransport final : public Transport {
   std::string_view name() const override { return name_; }
   Device device() const override { return device_; }
   std::string choice() const override { return choice_; }
+  std::string why_not_captured() const override { return carrier_->why_not_captured(); }
   std::optional<std::string> failure() const override {
     auto found = carrier_->failure();
     return found ? found : host_->failure();

@@ -32,6 +32,8 @@ class Carrier {
   virtual void scatter(const Tensor& t, Tensor& out, int root) = 0;
   virtual void all_to_all(const Tensor& t, Tensor& out) = 0;
 
+  /// Transport::why_not_captured().
+  virtual std::string why_not_captured() const { return ""; }
   /// From any thread, as is abort().
   virtual std::optional<std::string> failure() const { return std::nullopt; }
   /// Ends what is under way on the device.

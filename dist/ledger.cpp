@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/graph.h"
 #include "core/runtime.h"
 
 namespace brigade::dist {
@@ -83,7 +84,10 @@ double StepRecord::bus_bandwidth(int ranks) const {
   return seconds > 0 ? 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes) / seconds : 0;
 }
 
-Event Ledger::here() const { return runtime(device_).current_stream().record(); }
+// An event of a capture happens in each launch and never has a time: the host's stands for it.
+Event Ledger::here() const {
+  return is_capturing(device_) ? Event() : runtime(device_).current_stream().record();
+}
 
 void Ledger::later(const Event& event, Put put) {
   if (event.state() == nullptr) return put(current(), Clock::now());

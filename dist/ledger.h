@@ -89,6 +89,7 @@ class Ledger {
   /// Where the steps are computed. On a device the times of a step are those of its current stream.
   void set_device(Device device) { device_ = device; }
   /// Calls put(record of the current step, time): now on the CPU, as a device knows the time when the step is settled.
+  /// In a capture (core/graph.h) it is the host's time, now.
   template <class Put>
   void stamp(const Put& put) {
     if (device_ == Device{}) [[likely]]

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/graph.h"
 #include "core/runtime.h"
 #include "dist/call_record.h"
 #include "dist/device_watch.h"
@@ -100,6 +101,7 @@ void ProcessGroup::submit(std::function<void()> task, std::shared_ptr<ManualEven
 }
 
 std::string ProcessGroup::device_choice() const { return state_->transport->choice(); }
+std::string ProcessGroup::why_not_captured() const { return state_->transport->why_not_captured(); }
 
 std::shared_ptr<ProcessGroup::OnDevice> ProcessGroup::on_device(const Tensor& t, const Tensor& other) const {
   if (!t.defined() || t.device() == Device{}) return nullptr;
@@ -120,6 +122,7 @@ Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition,
   work->what = std::move(what);
   work->times.launch = Clock::now();
   work->on_device = device != nullptr;
+  work->captured = device != nullptr && is_capturing(state_->device);
   const auto call = [work, run = std::move(run), meet = std::move(meet), condition,
                      device = std::move(device), watch = watch_] {
     GroupState& group = *work->group;
@@ -154,7 +157,7 @@ Work ProcessGroup::enqueue(std::string what, Run run, Run meet, RunIf condition,
       if (!group.failure()) group.abort(reason);
     }
     work->times.end = Clock::now();
-    if (device && !work->error) watch->add(work);
+    if (device && !work->captured && !work->error) watch->add(work);
   };
   submit(call, work->finished);
   return Work(work);

@@ -73,6 +73,8 @@ class ProcessGroup {
   Device device() const { return device_; }
   /// In words for users, how device()'s tensors travel and why so; empty without one.
   std::string device_choice() const;
+  /// Transport::why_not_captured().
+  std::string why_not_captured() const;
   const GroupOptions& options() const { return options_; }
 
   [[nodiscard]] Work broadcast(Tensor t, int root, std::string label = {});

@@ -94,6 +94,8 @@ class Transport {
   virtual Device device() const { return {}; }
   /// In words for users, how tensors of device() travel and why so; empty without one.
   virtual std::string choice() const { return {}; }
+  /// Why calls for tensors of device() cannot be captured and repeated (core/graph.h), in words; empty: they can.
+  virtual std::string why_not_captured() const { return "this transport copies them by the host"; }
   /// What has gone wrong that no call may come to report, because what waits for peers is a device: the group was ended
   /// by a peer, a link broke. From any thread.
   virtual std::optional<std::string> failure() const { return std::nullopt; }

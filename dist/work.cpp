@@ -67,20 +67,21 @@ Event Work::event() const { return state_ ? Event(state_->finished) : Event(); }
 WorkTimes Work::times() const {
   if (!state_) return {};
   WorkTimes times = state_->times;
-  if (!state_->on_device) return times;
+  if (!state_->on_device || state_->captured) return times;
   // The device's clock is tied to ours up to a fraction of a round trip: it may seem to begin before it was told to.
   times.start = std::max(state_->began.time().value_or(times.start), times.launch);
   times.end = std::max(state_->left.time().value_or(times.end), times.start);
   return times;
 }
 
-Event Work::began() const { return state_ ? state_->began : Event(); }
-Event Work::left() const { return state_ ? state_->left : Event(); }
+Event Work::began() const { return state_ && !state_->captured ? state_->began : Event(); }
+Event Work::left() const { return state_ && !state_->captured ? state_->left : Event(); }
 
 void Work::wait_until_left() const {
   if (!state_) return;
   state_->finished->wait_until(Clock::time_point::max());
-  if (state_->on_device) runtime(state_->group->device).current_stream().wait(state_->left);
+  if (state_->on_device && !state_->captured)
+    runtime(state_->group->device).current_stream().wait(state_->left);
 }
 
 void Work::wait() const {

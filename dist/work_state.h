@@ -53,6 +53,8 @@ struct Work::State {
   std::optional<std::string> error;
   WorkTimes times;
   bool on_device = false;
+  bool captured =
+      false;  // The device repeats the call: its events have no time, and order nothing but the capture.
   Event began, left;  // Of the group's device stream, if on_device.
 };
 

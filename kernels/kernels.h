@@ -60,7 +60,7 @@ struct KernelTable {
   void (*reduce)(Reduction op, const Tensor& x, Tensor& out);
   void (*argmax)(const Tensor& x, int dim, Tensor& out);  ///< i64, first of equals; out has size 1 at dim.
   /// Sum of squares in double; fixed order, so the same for any number of threads.
-  double (*sum_of_squares)(const Tensor& x);
+  void (*sum_of_squares)(const Tensor& x, Tensor& sum);  ///< sum: one f64.
 
   /// The dtype in which products and convolutions of `dtype` are computed: another where the processor lacks it.
   DType (*computed_in)(DType dtype);
@@ -136,23 +136,31 @@ struct KernelTable {
   void (*log_softmax_grad)(const Tensor& dy, const Tensor& y, Tensor& dx);
   /// Mean loss over the rows whose label is not ignore_index (loss: one f32 or f64 element).
   /// `log_probs` [R, C] is kept for the gradient. Smoothed target: (1 - s) one_hot + s / C.
-  /// Labels i64 [R] are in range or ignored.
+  /// Labels i64 [R] are in range or ignored; on a device one that is neither makes the loss a NaN, for who looks later.
   void (*cross_entropy)(const Tensor& logits, const Tensor& labels, double smoothing,
                         std::int64_t ignore_index, Tensor& loss, Tensor& log_probs);
-  void (*cross_entropy_grad)(double dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
-                             std::int64_t ignore_index, Tensor& dlogits);
+  /// dloss: one f32 or f64 element.
+  void (*cross_entropy_grad)(const Tensor& dloss, const Tensor& log_probs, const Tensor& labels,
+                             double smoothing, std::int64_t ignore_index, Tensor& dlogits);
 
-  // Embedding: w [V, D], ids i64 [..], out [.., D]. The gradient adds rows of equal id.
+  // Embedding: w [V, D], ids i64 [..], out [.., D]. The gradient adds rows of equal id. On a device an id out of range
+  // has a row of NaNs, and no gradient.
   void (*embedding)(const Tensor& w, const Tensor& ids, Tensor& out);
   void (*embedding_grad)(const Tensor& dy, const Tensor& ids, Tensor& dw);
-  /// First flat position of `ids` whose value lies outside [0, limit) and is not `allowed`, or -1.
-  std::int64_t (*find_out_of_range)(const Tensor& ids, std::int64_t limit, std::int64_t allowed);
+  /// The first flat position of `ids` whose value lies outside [0, limit) and is not `allowed`, and that value; or
+  /// {-1, 0}. found: i64 [2].
+  void (*find_out_of_range)(const Tensor& ids, std::int64_t limit, std::int64_t allowed, Tensor& found);
 
   // Optimizers: one pass over flat memory (1-D, contiguous, equal sizes); formulas in functor/optimizer.h.
   void (*sgd)(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& param);
   void (*adamw)(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Tensor& param);
   /// average += weight (target - average)
   void (*lerp)(const Tensor& target, double weight, Tensor& average);
+  /// factor (one f32) = min(1, max_norm / (norm + 1e-6)) with norm² = squares (one f64); 1 if that is not finite.
+  void (*clip_factor)(double max_norm, const Tensor& squares, Tensor& factor);
+  /// ratio (one f32) = trust |p| / (|g| + weight_decay |p|), from the squares of both norms (f64 each); 1 if one is 0.
+  void (*trust_ratio)(const TrustConstants& k, const Tensor& value_squares, const Tensor& grad_squares,
+                      Tensor& ratio);
   /// flags[index] = 1 if a value of x is infinite or a NaN; else flags (i32, 1-D) stays. Of a device, without waiting.
   void (*flag_non_finite)(const Tensor& x, Tensor& flags, std::int64_t index);
   /// After a step: found, scale, good_steps have one element each (i32, f32, i32). Found: scale *= backoff, good_steps

@@ -66,6 +66,8 @@ Tensor argmax(const Tensor& x, std::int64_t dim, KeepDims keep = KeepDims::no);
 /// Sums a gradient of a broadcast result back to the shape of one operand.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 double sum_of_squares(const Tensor& x);
+/// Into one f64 of x's device, without waiting for it.
+void sum_of_squares(const Tensor& x, Tensor& sum);
 
 // ---- Matrix products --------------------------------------------------------------------------------------
 /// The dtype in which products and convolutions of `dtype` are computed on `device`: f32 where it lacks bf16, say.
@@ -139,10 +141,13 @@ Tensor log_softmax_grad(const Tensor& dy, const Tensor& y);
 struct CrossEntropy {
   Tensor loss, log_probs;
 };
-/// Throws Error naming sample, label and class count if a label is outside [0, C) and not ignore_index.
+/// Throws Error naming sample, label and class count if a label is outside [0, C) and not ignore_index. (Under
+/// kernels/late_checks.h a device tells of it later; so does embedding().)
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing = 0,
                            std::int64_t ignore_index = -100);
-/// `like` is the logits tensor: its dtype is the gradient's.
+/// dloss: one element, f32 or f64, on the device of the rest; `dtype` is that of the logits.
+Tensor cross_entropy_grad(const Tensor& dloss, const CrossEntropy& forward, const Tensor& labels,
+                          double smoothing, std::int64_t ignore_index, DType dtype);
 Tensor cross_entropy_grad(double dloss, const CrossEntropy& forward, const Tensor& labels, double smoothing,
                           std::int64_t ignore_index, DType dtype);
 Tensor embedding(const Tensor& w, const Tensor& ids);
@@ -150,6 +155,9 @@ void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw);
 
 // ---- What a device finds and does by itself, without the host waiting (see the slots) -----------------------
 void flag_non_finite(const Tensor& x, Tensor& flags, std::int64_t index);
+void clip_factor(double max_norm, const Tensor& squares, Tensor& factor);
+void trust_ratio(const TrustConstants& k, const Tensor& value_squares, const Tensor& grad_squares,
+                 Tensor& ratio);
 void update_loss_scale(const LossScaleConstants& k, const Tensor& found, Tensor& scale, Tensor& good_steps);
 /// Images u8 [N, C, H, W] to floats of `dtype`, on their device.
 Tensor augment_images(const Tensor& images, const Tensor& placements, const Tensor& values,

@@ -31,6 +31,13 @@ inline void check_same(std::string_view op, const Tensor& a, const Tensor& b) {
   BRIGADE_CHECK(a.shape() == b.shape(), op, ": shapes must be equal; got ", a, " and ", b);
 }
 
+/// One element of `dtype` on `device`, called `what` in the message.
+inline void check_one(std::string_view op, std::string_view what, const Tensor& t, DType dtype,
+                      Device device) {
+  BRIGADE_CHECK(t.defined() && t.numel() == 1 && t.dtype() == dtype && t.device() == device, op, ": ", what,
+                " must be one ", dtype, " on ", device, "; got ", t);
+}
+
 inline void check_floating(std::string_view op, const Tensor& x) {
   check_defined(op, x);
   BRIGADE_CHECK(is_floating(x.dtype()), op, ": needs a floating dtype; got ", x);

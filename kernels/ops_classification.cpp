@@ -3,6 +3,7 @@
 // checked here, before a kernel could read past a row (an index out of range must be an error
 // where it was made, not a crash later).
 #include "core/span.h"
+#include "kernels/late_checks.h"
 #include "kernels/ops_check.h"
 
 namespace brigade::ops {
@@ -18,12 +19,19 @@ void check_ids(std::string_view op, const Tensor& ids) {
   BRIGADE_CHECK(ids.dtype() == DType::i64, op, ": ids must be i64; got ", ids);
 }
 
-// The value at flat row-major position `at`.
-std::int64_t id_at(const Tensor& ids, std::int64_t at) {
-  return static_cast<std::int64_t>(reshape(ids, {-1}).select(0, at).item());
+// Fails with text(position, value) of the first one outside of [0, limit) that is not `allowed`: now, or later where a
+// device would have to be waited for and nobody wants to.
+template <class Text>
+void check_range(const Tensor& ids, std::int64_t limit, std::int64_t allowed, const Text& text) {
+  Tensor found = Tensor::empty({2}, DType::i64, ids.device());
+  kernels(ids.device()).find_out_of_range(ids, limit, allowed, found);
+  if (LateChecks* const late = LateChecks::of(ids.device())) return late->add({found, text});
+  std::int64_t first[2];
+  runtime(ids.device()).copy_to_host(first, found.raw(), sizeof first);
+  if (first[0] >= 0) fail(text(first[0], first[1]));
 }
 
-void check_labels(const Tensor& rows, const Tensor& labels, double smoothing, std::int64_t ignore_index) {
+void check_labels(const Tensor& rows, const Tensor& labels, double smoothing) {
   check_rows("cross_entropy", rows);
   check_ids("cross_entropy", labels);
   BRIGADE_CHECK(rows.dims() == 2 && labels.dims() == 1 && rows.size(0) == labels.size(0),
@@ -32,10 +40,15 @@ void check_labels(const Tensor& rows, const Tensor& labels, double smoothing, st
                 "; got ", labels.device());
   BRIGADE_CHECK(smoothing >= 0 && smoothing <= 1, "cross_entropy: smoothing must lie in [0, 1]; got ",
                 smoothing);
-  const std::int64_t bad = kernels(rows.device()).find_out_of_range(labels, rows.size(1), ignore_index);
-  BRIGADE_CHECK(bad < 0, "cross_entropy: labels must lie in [0, ", rows.size(1), ") or be ignore_index ",
-                ignore_index, "; got label ", id_at(labels, bad), " at sample ", bad, " with ", rows.size(1),
-                " classes");
+}
+
+void check_label_range(const Tensor& rows, const Tensor& labels, std::int64_t ignore_index) {
+  check_range(labels, rows.size(1), ignore_index,
+              [classes = rows.size(1), ignore_index](std::int64_t sample, std::int64_t label) {
+                return str("cross_entropy: labels must lie in [0, ", classes, ") or be ignore_index ",
+                           ignore_index, "; got label ", label, " at sample ", sample, " with ", classes,
+                           " classes");
+              });
 }
 
 template <class Kernel>
@@ -77,7 +90,8 @@ Tensor log_softmax_grad(const Tensor& dy, const Tensor& y) {
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
                            std::int64_t ignore_index) {
   const Span span("cross_entropy", [&] { return SpanDetails{{"x", logits.shape()}}; });
-  check_labels(logits, labels, smoothing, ignore_index);
+  check_labels(logits, labels, smoothing);
+  check_label_range(logits, labels, ignore_index);
   // 16-bit logits get an f32 loss and f32 log-probabilities: their differences
   // are what the gradient is made of.
   const DType dtype = parameter_dtype(logits.dtype());
@@ -91,8 +105,19 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& labels, double sm
 
 Tensor cross_entropy_grad(double dloss, const CrossEntropy& forward, const Tensor& labels, double smoothing,
                           std::int64_t ignore_index, DType dtype) {
+  const Tensor factor = full({}, dloss, DType::f64, forward.log_probs.device());
+  return cross_entropy_grad(factor, forward, labels, smoothing, ignore_index, dtype);
+}
+
+Tensor cross_entropy_grad(const Tensor& dloss, const CrossEntropy& forward, const Tensor& labels,
+                          double smoothing, std::int64_t ignore_index, DType dtype) {
   const Span span("cross_entropy_grad", [&] { return SpanDetails{{"x", forward.log_probs.shape()}}; });
-  check_labels(forward.log_probs, labels, smoothing, ignore_index);
+  check_labels(forward.log_probs, labels, smoothing);
+  // Of late checks one is enough: forward has made it.
+  if (LateChecks::of(labels.device()) == nullptr) check_label_range(forward.log_probs, labels, ignore_index);
+  BRIGADE_CHECK(dloss.defined() && dloss.numel() == 1 && dloss.device() == labels.device() &&
+                    (dloss.dtype() == DType::f32 || dloss.dtype() == DType::f64),
+                "cross_entropy_grad: dloss must be one f32 or f64 on ", labels.device(), "; got ", dloss);
   BRIGADE_CHECK(is_floating(dtype), "cross_entropy_grad: needs a floating dtype; got ", dtype);
   Tensor dlogits = Tensor::empty(forward.log_probs.shape(), dtype, forward.log_probs.device());
   kernels(dlogits.device())
@@ -106,12 +131,14 @@ Tensor embedding(const Tensor& w, const Tensor& ids) {
   check_ids("embedding", ids);
   BRIGADE_CHECK(w.dims() == 2, "embedding: weight is [V, D]; got ", w);
   BRIGADE_CHECK(w.device() == ids.device(), "embedding: ids must be on ", w.device(), "; got ", ids.device());
-  // No value is allowed beside the range, so name one that lies in it or, for an
-  // empty table, none that can match.
-  const std::int64_t bad = kernels(w.device()).find_out_of_range(ids, w.size(0), 0);
-  BRIGADE_CHECK(bad < 0 && (w.size(0) > 0 || ids.numel() == 0), "embedding: ids must lie in [0, ", w.size(0),
-                "); got id ", bad < 0 ? 0 : id_at(ids, bad), " at position ", bad < 0 ? 0 : bad, " of ",
-                ids.shape());
+  // No value is allowed beside the range, so one that lies in it is named; an empty table has none.
+  BRIGADE_CHECK(w.size(0) > 0 || ids.numel() == 0,
+                "embedding: ids must lie in [0, 0), which holds none; got ids ", ids.shape());
+  check_range(ids, w.size(0), 0,
+              [rows = w.size(0), shape = ids.shape()](std::int64_t position, std::int64_t id) {
+                return str("embedding: ids must lie in [0, ", rows, "); got id ", id, " at position ",
+                           position, " of ", shape);
+              });
   Shape shape = ids.shape();
   shape.push_back(w.size(1));
   Tensor out = Tensor::empty(shape, w.dtype(), w.device());
@@ -131,9 +158,10 @@ void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw) {
   BRIGADE_CHECK(dy.shape() == shape && dy.device() == dw.device() && ids.device() == dw.device(),
                 "embedding_grad: dy must be ", shape, "; got ", dy);
   BRIGADE_CHECK(dy.dtype() == dw.dtype(), "embedding_grad: dtypes must be equal; got ", dy, " and ", dw);
-  const std::int64_t bad = kernels(dw.device()).find_out_of_range(ids, dw.size(0), 0);
-  BRIGADE_CHECK(bad < 0, "embedding_grad: ids must lie in [0, ", dw.size(0), "); got id ", id_at(ids, bad),
-                " at position ", bad);
+  if (LateChecks::of(dw.device()) == nullptr)
+    check_range(ids, dw.size(0), 0, [rows = dw.size(0)](std::int64_t position, std::int64_t id) {
+      return str("embedding_grad: ids must lie in [0, ", rows, "); got id ", id, " at position ", position);
+    });
   kernels(dw.device()).embedding_grad(contiguous(dy), contiguous(ids), dw);
   dw.bump_version();
 }

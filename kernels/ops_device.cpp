@@ -5,14 +5,6 @@
 #include "kernels/ops_check.h"
 
 namespace brigade::ops {
-namespace {
-
-void check_one(std::string_view op, std::string_view what, const Tensor& t, DType dtype, Device device) {
-  BRIGADE_CHECK(t.defined() && t.numel() == 1 && t.dtype() == dtype && t.device() == device, op, ": ", what,
-                " must be one ", dtype, " on ", device, "; got ", t);
-}
-
-}  // namespace
 
 void flag_non_finite(const Tensor& x, Tensor& flags, std::int64_t index) {
   check_floating("flag_non_finite", x);
@@ -23,6 +15,25 @@ void flag_non_finite(const Tensor& x, Tensor& flags, std::int64_t index) {
                 "); got ", index);
   kernels(x.device()).flag_non_finite(x, flags, index);
   flags.bump_version();
+}
+
+void clip_factor(double max_norm, const Tensor& squares, Tensor& factor) {
+  BRIGADE_CHECK(max_norm > 0, "clip_factor: max_norm must be positive; got ", max_norm);
+  check_defined("clip_factor", squares);
+  check_one("clip_factor", "squares", squares, DType::f64, squares.device());
+  check_one("clip_factor", "factor", factor, DType::f32, squares.device());
+  kernels(squares.device()).clip_factor(max_norm, squares, factor);
+  factor.bump_version();
+}
+
+void trust_ratio(const TrustConstants& k, const Tensor& value_squares, const Tensor& grad_squares,
+                 Tensor& ratio) {
+  check_defined("trust_ratio", ratio);
+  check_one("trust_ratio", "value_squares", value_squares, DType::f64, ratio.device());
+  check_one("trust_ratio", "grad_squares", grad_squares, DType::f64, ratio.device());
+  check_one("trust_ratio", "ratio", ratio, DType::f32, ratio.device());
+  kernels(ratio.device()).trust_ratio(k, value_squares, grad_squares, ratio);
+  ratio.bump_version();
 }
 
 void update_loss_scale(const LossScaleConstants& k, const Tensor& found, Tensor& scale, Tensor& good_steps) {

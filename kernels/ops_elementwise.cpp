@@ -2,6 +2,7 @@
 // kernels/ops_elementwise.cpp - broadcasting and dtype rules of the elementwise operations.
 #include <cmath>
 
+#include "core/graph.h"
 #include "core/span.h"
 #include "kernels/ops_check.h"
 
@@ -184,6 +185,10 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 
 Tensor dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream) {
   const Span span("dropout");
+  BRIGADE_CHECK(
+      x.device() == Device{} || !is_capturing(x.device()),
+      "dropout: the host counts its random numbers, so that a captured step (--cuda-graph) would drop the "
+      "same elements in each repetition; train without one of the two");
   check_floating("dropout", x);
   BRIGADE_CHECK(p >= 0 && p < 1, "dropout: p must lie in [0, 1); got ", p);
   Tensor out = empty_like(x);

@@ -81,10 +81,19 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   return reshape(reduce(Reduction::sum, x, stretched, KeepDims::yes), shape);
 }
 
-double sum_of_squares(const Tensor& x) {
+void sum_of_squares(const Tensor& x, Tensor& sum) {
   const Span span("sum_of_squares");
   check_floating("sum_of_squares", x);
-  return kernels(x.device()).sum_of_squares(x);
+  check_one("sum_of_squares", "sum", sum, DType::f64, x.device());
+  kernels(x.device()).sum_of_squares(x, sum);
+  sum.bump_version();
+}
+
+double sum_of_squares(const Tensor& x) {
+  check_floating("sum_of_squares", x);
+  Tensor sum = Tensor::empty({1}, DType::f64, x.device());
+  sum_of_squares(x, sum);
+  return sum.item();
 }
 
 }  // namespace brigade::ops

@@ -54,6 +54,17 @@ struct StepControl {
   const std::int32_t* skip =
       nullptr;  ///< Nothing is written if it is not 0: a gradient had an infinity or a NaN.
   const float* grad_scale = nullptr;  ///< What the loss was multiplied by: gradients are divided by it.
+  const float* clip = nullptr;        ///< Gradients are multiplied by it: KernelTable::clip_factor.
+  const float* trust = nullptr;  ///< Gradients and weight decay are: KernelTable::trust_ratio, Sgd's alone.
+  /// In place of the constants that change from step to step, for a step that is captured once and repeated:
+  /// {lr}, and {bias_correction1, bias_correction2}.
+  const float *lr = nullptr, *bias_corrections = nullptr;
+};
+
+/// Of the trust ratio of LARS (nn/optim/lars.h).
+struct TrustConstants {
+  double trust, weight_decay;
+  const float* clip = nullptr;  ///< StepControl::clip: the gradient counts as it will be used.
 };
 
 /// The constants of one optimizer step. The formulas: kernels/functor/optimizer.h.

@@ -187,6 +187,7 @@ void train(const TrainBenchOptions& options, const Setting& setting, dist::Proce
                    {"stem", o.stem},
                    {"precision", options.precision},
                    {"ranks", ranks},
+                   {"cuda_graph", o.cuda_graph},
                    {"threads", setting.threads},
                    {"batch_size", setting.batch_size},
                    {"image_size", o.image_size},
@@ -318,6 +319,8 @@ int main(int argc, char** argv) {
   app.add_option("--device", o.device, "Where ranks compute; the bound and --inference are the CPU's")
       ->check(one_of(dist::device_names()))
       ->capture_default_str();
+  app.add_flag("--cuda-graph", o.trainer.cuda_graph,
+               "Record a step on the GPU once, communication included, and repeat it");
   app.add_option("--steps", o.steps, "Measured steps, or forwards")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();

@@ -56,7 +56,11 @@ StepTimes typical(std::vector<StepTimes> steps) {
 }
 
 Trainer::Trainer(const TrainerOptions& options, dist::ProcessGroup& group)
-    : options_(options), group_(group), model_(make_model(options)), to_device_(group.device()) {
+    : options_(options),
+      group_(group),
+      model_(make_model(options)),
+      to_device_(group.device()),
+      checks_(group.device()) {
   model_->to(group.device());
   dist::DdpOptions ddp;
   ddp.check_every = 0;  // Steps without synchronisation let ranks drift apart, and here nobody minds.
@@ -74,41 +78,58 @@ Trainer::Trainer(const TrainerOptions& options, dist::ProcessGroup& group)
   } else {
     batch_ = to_device_(random_batch(options, group.rank()));
   }
+  if (options.cuda_graph) captured_ = std::make_unique<CapturedStep>(*ddp_, *optimizer_, checks_);
 }
 
-data::Batch Trainer::next() { return loader_ ? to_device_(loader_->next()) : batch_; }
+data::Batch Trainer::next() {
+  if (!loader_) return batch_;
+  return captured_ ? loader_->next() : to_device_(loader_->next());
+}
 
-StepTimes Trainer::step(Synchronise synchronise) {
-  const auto ms = [](Clock::time_point from, Clock::time_point to) { return dist::milliseconds(to - from); };
-  SpanTotals operations;
-  const SpanListener listen(operations);
-  const bool on_device = group_.device() != Device{};
-  if (group_.size() > 1 && !on_device) group_.barrier().wait();
+Tensor Trainer::compute(const data::Batch& batch, Synchronise synchronise, StepTimes& times) {
   const auto begin = Clock::now();
-  const data::Batch batch = next();
-  const auto forward = Clock::now();
   ddp_->parameters().zero_grad();
   const Variable loss = cross_entropy((*model_)(batch.images), batch.labels);
-  const auto backward_begin = Clock::now();
+  checks_.judge();
+  checks_.fetch();
+  const auto forward_end = Clock::now();
   if (synchronise == Synchronise::yes) {
     backward(loss);
   } else {
     const auto local = ddp_->no_sync();
     backward(loss);
   }
-  const auto optimizer = Clock::now();
+  const auto backward_end = Clock::now();
   optimizer_->step();
-  const auto end = Clock::now();
+  times.forward = dist::milliseconds(forward_end - begin);
+  times.backward = dist::milliseconds(backward_end - forward_end);
+  times.optimizer = dist::milliseconds(Clock::now() - backward_end);
+  return loss.value();
+}
+
+StepTimes Trainer::step(Synchronise synchronise) {
+  SpanTotals operations;
+  const SpanListener listen(operations);
+  const bool on_device = group_.device() != Device{};
+  if (group_.size() > 1 && !on_device) group_.barrier().wait();
+  StepTimes times;
+  const auto begin = Clock::now();
+  const data::Batch batch = next();
+  times.data = dist::milliseconds(Clock::now() - begin);
+  if (captured_ && synchronise == Synchronise::yes) {
+    captured_->run({batch}, [&](const std::vector<data::Batch>& there) {
+      return compute(there.front(), synchronise, times);
+    });
+    // All that the host does for such a step, which has no parts.
+    if (captured_->repeated()) times.forward = dist::milliseconds(Clock::now() - begin) - times.data;
+  } else {
+    compute(captured_ ? to_device_(batch) : batch, synchronise, times);
+  }
   if (on_device)
     std::exchange(last_, runtime(group_.device()).current_stream().record()).wait();
   else if (group_.size() > 1)
     group_.barrier().wait();
-
-  StepTimes times{.total = ms(begin, Clock::now()),
-                  .data = ms(begin, forward),
-                  .forward = ms(forward, backward_begin),
-                  .backward = ms(backward_begin, optimizer),
-                  .optimizer = ms(optimizer, end)};
+  times.total = dist::milliseconds(Clock::now() - begin);
   if (synchronise == Synchronise::yes)
     for (const dist::BucketRecord& bucket : ddp_->ledger().last().buckets)
       times.waited += dist::milliseconds(bucket.waited);

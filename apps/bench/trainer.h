@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/captured_step.h"
 #include "apps/common/device_batches.h"
 #include "data/loader.h"
 #include "dist/ddp.h"
@@ -20,6 +21,7 @@ struct TrainerOptions {
   DType precision = DType::f32;
   std::int64_t batch_size = 32;  ///< Per rank.
   std::int64_t image_size = 32;
+  bool cuda_graph = false;  ///< apps/common/captured_step.h
   bool loader =
       false;  ///< Batches of generated CIFAR through data::Loader, instead of random numbers in memory.
 };
@@ -50,6 +52,7 @@ class Trainer {
 
  private:
   data::Batch next();
+  Tensor compute(const data::Batch& batch, Synchronise synchronise, StepTimes& times);
 
   TrainerOptions options_;
   dist::ProcessGroup& group_;
@@ -60,6 +63,8 @@ class Trainer {
   std::unique_ptr<data::Loader> loader_;
   data::Batch batch_;
   DeviceBatches to_device_;
+  LateChecks checks_;
+  std::unique_ptr<CapturedStep> captured_;
   Event last_;  // The end of the step before, on a device.
 };
 

@@ -10,12 +10,14 @@
 namespace brigade::apps {
 
 /// Copies batches to a device without waiting: through page-locked memory, behind what the current stream has to do.
-/// Two batches may be under way; a third waits for the first. On the CPU a batch stays what it is.
+/// Two batches may be under way; a third waits for the first. A batch that is there already stays what it is.
 class DeviceBatches {
  public:
   explicit DeviceBatches(Device device) : device_(device) {}
 
   data::Batch operator()(data::Batch batch);
+  /// Into the tensors of `to`, which are made where there are none.
+  void copy(const data::Batch& batch, data::Batch& to);
 
  private:
   struct Slot {

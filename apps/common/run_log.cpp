@@ -90,14 +90,16 @@ void RunLog::Totals::add(const StepReport& report, const dist::StepRecord& sync)
   images += report.images;
   if (std::isfinite(report.loss)) loss += report.loss, ++losses;
   step_ms += report.step_ms;
+  if (sync.buckets.empty()) return;  // A device repeated the step by itself: nobody knows.
+  ++measured;
   comm_ms += dist::milliseconds(sync.communication());
   hidden_ms += dist::milliseconds(sync.hidden());
 }
 
 std::string RunLog::speed_text(const Totals& t) const {
   std::string text = fmt::format("{:.1f} images/s", 1000.0 * static_cast<double>(t.images) / t.step_ms);
-  if (!travels_) return text;
-  const auto n = static_cast<double>(t.steps);
+  if (!travels_ || t.measured == 0) return text;
+  const auto n = static_cast<double>(t.measured);
   return text + fmt::format("; comm {:.1f} ms a step, {:.0f} % hidden, {:.1f} ms exposed", t.comm_ms / n,
                             t.comm_ms > 0 ? 100 * t.hidden_ms / t.comm_ms : 0, (t.comm_ms - t.hidden_ms) / n);
 }
@@ -212,10 +214,9 @@ void RunLog::plan_change() {
 }
 
 void RunLog::step(const StepReport& r) {
-  recorder_.step(r);
+  recorder_.add(r);
   if (!speaks_) return;
-  // On a device the newest whose times are known, two steps ago.
-  const dist::StepRecord* const known = ddp_.ledger().newest();
+  const dist::StepRecord* const known = ddp_.ledger().find(r.ledger_step);
   const dist::StepRecord& sync = known != nullptr ? *known : ddp_.ledger().last();
   run_.add(r, sync);
   epoch_.add(r, sync);
@@ -225,17 +226,21 @@ void RunLog::step(const StepReport& r) {
     std::string text =
         fmt::format("step {:>5}/{}  epoch {:>3}  loss {:.4f}  lr {:.5f}  {:8.1f} ms  {:7.1f} images/s",
                     r.step, r.steps, r.epoch + 1, r.loss, r.lr, r.step_ms, r.images_per_s());
-    if (travels_)
+    if (travels_ && !sync.buckets.empty())
       text += fmt::format("  comm {:6.1f} ms, {:3.0f} % hidden", dist::milliseconds(sync.communication()),
                           100 * sync.overlap());
     line(text);
   }
-  plan_change();
   if ((r.step + epoch_shift_) % steps_per_epoch_ != 0) return;
   line(fmt::format("epoch {:>3}  mean loss {:.4f}  {} step{} in {}  {}", r.epoch + 1,
                    epoch_.loss / static_cast<double>(epoch_.losses), epoch_.steps, s(epoch_.steps),
                    duration_text(1e-3 * epoch_.step_ms), speed_text(epoch_)));
   epoch_ = {};
+}
+
+void RunLog::step_over() {
+  recorder_.exchange();
+  if (speaks_) plan_change();
 }
 
 // The steps and evaluations that are left, as the last ones went.
@@ -256,7 +261,7 @@ void RunLog::status(const StepReport& r, const dist::StepRecord& sync) {
       fmt::format("{:.0f} images/s", 1000.0 * static_cast<double>(r.images) / smooth_ms_),
       fmt::format("loss {:.3f}", r.loss)};
   if (accuracy_) fields.push_back(fmt::format("accuracy {:.2f} %", *accuracy_));
-  if (travels_) {
+  if (travels_ && !sync.buckets.empty()) {
     fields.push_back(fmt::format("comm {:.1f} ms", dist::milliseconds(sync.communication())));
     fields.push_back(fmt::format("{:.0f} % hidden", 100 * sync.overlap()));
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,15 +47,22 @@ class RunLog {
 
   /// A line for people, on rank 0.
   void line(const std::string& text);
-  /// A step is over: its line in the files and, unless quiet, on the screen; the planner's word if it has changed its
-  /// mind; and, where an epoch ends, a line about that.
+  /// All is known of a step, some steps later on a device: its line in the files and, unless quiet, on the screen;
+  /// and, where an epoch ends, a line about that.
   void step(const StepReport& report);
+  /// Each step, when it is over, behind step() if that comes at once: the planner's word if it has changed its mind.
+  void step_over();
   /// Returns whether --target-accuracy is reached, on every rank; then the log has said so. Collective; blocks.
   [[nodiscard]] bool evaluation(const EvaluationReport& report);
   /// A line of metrics.jsonl, a whole JSON object.
   void event(const std::string& json);
-  /// Lines of all steps so far are in the files. Collective; blocks.
-  void flush() { recorder_.flush(); }
+  /// Lines of all steps that step() was told of are in the files. Collective; blocks.
+  void flush() {
+    if (before_flush_) before_flush_();
+    recorder_.flush();
+  }
+  /// For who tells of steps later: flush() calls this first.
+  void before_flush(std::function<void()> tell_all) { before_flush_ = std::move(tell_all); }
   /// SIGINT or SIGTERM ends the run behind `step`; finish() comes next. `saved`: there is a checkpoint of it.
   void interrupted(std::int64_t step, int signal, bool saved);
   /// Everything is in the files; the last words. Collective; blocks.
@@ -64,6 +72,7 @@ class RunLog {
   /// Sums over steps, of an epoch and of the run.
   struct Totals {
     std::int64_t steps = 0, images = 0, losses = 0;  // Losses: finite ones.
+    std::int64_t measured = 0;                       // Steps whose communication is known.
     double loss = 0, step_ms = 0, comm_ms = 0, hidden_ms = 0;
     void add(const StepReport& report, const dist::StepRecord& sync);
   };
@@ -94,6 +103,7 @@ class RunLog {
   telemetry::Recorder recorder_;
   mutable Terminal terminal_;
   std::string printed_plan_;
+  std::function<void()> before_flush_;
   Totals run_, epoch_;
   double smooth_ms_ = 0,
          evaluation_s_ = 0;  // Of a step and of the last evaluation, for the time that is left.

@@ -147,6 +147,11 @@ void finish(Raw& raw, const CLI::App& app) {
                 "--device: " + device_status(DeviceType::cuda) + "; or choose auto or cpu");
   require_usage(o.device != "cuda" || o.net.empty(),
                 "--net: a modelled network carries tensors of the CPU; drop --device cuda");
+  require_usage(!o.cuda_graph || o.device != "cpu", "--cuda-graph: needs a GPU; drop --device cpu");
+  require_usage(!o.cuda_graph || o.bn_buffers != "sync_bn",
+                "--cuda-graph: --bn-buffers sync_bn waits for counts of all ranks in the middle of a step, "
+                "which cannot "
+                "be recorded; choose another");
   require_usage(!o.deterministic || o.algorithm == "auto",
                 "--deterministic: chooses the algorithm; drop --algorithm");
   require_usage(
@@ -274,6 +279,7 @@ std::string TrainOptions::to_json() const {
       {"backend", backend},
       {"algorithm", algorithm},
       {"device", device},
+      {"cuda_graph", cuda_graph},
       {"threads", threads},
       {"timeout", timeout},
       {"bn_buffers", bn_buffers},

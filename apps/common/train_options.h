@@ -59,6 +59,7 @@ struct TrainOptions {
   std::string backend = "auto";
   std::string algorithm = "auto";
   std::string device = "auto";
+  bool cuda_graph = false;
   int threads = 0;       ///< Per rank; 0: cores / ranks on this host.
   double timeout = 120;  ///< Seconds.
   std::string bn_buffers = "broadcast";

@@ -35,6 +35,9 @@ void add_rank_flags(CLI::App& app, Raw& raw) {
                    "Where ranks compute: auto takes GPUs if every rank has one, and no network is modelled")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
+  group->add_flag(
+      "--cuda-graph", o.cuda_graph,
+      "Record a step on the GPU once, communication included, and repeat it; needs NCCL or one rank");
   group
       ->add_option(
           "--threads", o.threads,

@@ -150,6 +150,10 @@ void TrainState::update(std::int64_t step) {
   }
 }
 
+void TrainState::updated(std::int64_t step) {
+  if (writer_ && due(step)) begin(step);
+}
+
 void TrainState::after_step(const Done& done) {
   if (!writer_) return;
   const std::int64_t step = done.position.step;

@@ -61,6 +61,8 @@ class TrainState {
   void before_step();
   /// In place of optimizer.step(): behind `step` a checkpoint may be due, then buckets are copied as they are updated.
   void update(std::int64_t step);
+  /// For a step whose optimizer.step() has been called by others: a checkpoint may be due behind it.
+  void updated(std::int64_t step);
   /// A step and its evaluation are over.
   struct Done {
     SamplerPosition position;        ///< Where the samples stand.

@@ -40,22 +40,28 @@ Recorder::~Recorder() {
   }
 }
 
-const BucketLabels& Recorder::labels() {
+void Recorder::keep_labels() {
   const std::int64_t epoch = ddp_.ledger().last().plan_epoch;
-  if (epoch == labels_epoch_) return labels_;
+  if (labels_.count(epoch) != 0) return;
   std::vector<std::string> names;
   for (int b = 0; b < static_cast<int>(ddp_.plan().buckets.size()); ++b)
     names.push_back(ddp_.bucket_label(b));
-  labels_ = std::make_shared<const std::vector<std::string>>(std::move(names));
-  labels_epoch_ = epoch;
-  return labels_;
+  labels_[epoch] = std::make_shared<const std::vector<std::string>>(std::move(names));
+  if (labels_.size() > 2) labels_.erase(labels_.begin());
 }
 
-void Recorder::step(const apps::StepReport& report) {
+void Recorder::add(const apps::StepReport& report) {
+  if (!is_root_) return;
+  keep_labels();
+  const dist::StepRecord* const record = ddp_.ledger().find(report.ledger_step);
+  const auto labels = record == nullptr ? labels_.end() : labels_.find(record->plan_epoch);
+  waiting_.push_back({report, report.ledger_step, std::chrono::duration<double>(report.over - begin_).count(),
+                      labels == labels_.end() ? nullptr : labels->second});
+}
+
+void Recorder::exchange() {
   const auto now = Clock::now();
-  if (is_root_)
-    waiting_.push_back(
-        {report, ddp_.ledger().last().step, std::chrono::duration<double>(now - begin_).count(), labels()});
+  if (is_root_) keep_labels();
   if (gather_.under_way() && gather_.done()) take(gather_.finish());
   // Rank 0 has asked for it in the roll call of this step, so that all ranks come here together.
   if (ddp_.agreed(dist::Decision::gather_ledger)) {

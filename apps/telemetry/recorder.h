@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,10 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
+  /// What is known of a step, at once or some steps later.
+  void add(const apps::StepReport& report);
   /// The step that the ledger recorded last is over. Blocks for nothing that was not sent a step ago.
-  void step(const apps::StepReport& report);
+  void exchange();
   /// Everything so far is in the files. Collective; blocks.
   void flush();
 
@@ -56,7 +59,7 @@ class Recorder {
   };
   void take(std::vector<dist::GatheredStep> steps);
   void write(const Waiting& waiting, const dist::GatheredStep* gathered);
-  const BucketLabels& labels();
+  void keep_labels();
 
   dist::Ddp& ddp_;
   RunFiles* files_;
@@ -66,8 +69,7 @@ class Recorder {
   std::deque<Waiting> waiting_;
   bool asked_ = false;
   Clock::time_point last_gather_;
-  BucketLabels labels_;
-  std::int64_t labels_epoch_ = -1;
+  std::map<std::int64_t, BucketLabels> labels_;  // By plan epoch: the last two.
   LateSteps late_;
 };
 

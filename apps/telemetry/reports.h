@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/stream.h"
+
 namespace brigade::apps {
 
 struct StepReport {
@@ -16,6 +18,8 @@ struct StepReport {
   double step_ms = 0;
   std::int64_t images = 0;               ///< Of all ranks.
   std::optional<double> grad_norm = {};  ///< Before clipping, where it is taken.
+  std::int64_t ledger_step = 0;          ///< StepRecord::step of it…
+  Clock::time_point over{};              ///< … and when it was over.
   double images_per_s() const { return 1000.0 * static_cast<double>(images) / step_ms; }
 };
 

@@ -17,7 +17,7 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, const Cross
                 [forward, labels_kept = SavedTensor(labels), options, dtype = logits.dtype()](
                     const Tensor& dy, Gradients& out) {
                   if (!out.wanted(0)) return;
-                  out.give(0, ops::cross_entropy_grad(dy.item(), forward, out.load(labels_kept),
+                  out.give(0, ops::cross_entropy_grad(dy, forward, out.load(labels_kept),
                                                       options.label_smoothing, options.ignore_index, dtype));
                 });
 }

@@ -36,14 +36,21 @@ CachingAllocator::Free& CachingAllocator::free_of(const Block& block) {
   return segments_.at(block.segment) == kSmallSegment ? small_ : large_;
 }
 
+void CachingAllocator::insert_free(Blocks::iterator block) {
+  free_of(block->second).insert({block->second.pool, block->second.stream, block->second.size, block->first});
+}
+void CachingAllocator::erase_free(Blocks::iterator block) {
+  free_of(block->second).erase({block->second.pool, block->second.stream, block->second.size, block->first});
+}
+
 void* CachingAllocator::allocate(std::int64_t bytes, StreamKey stream) {
   BRIGADE_CHECK(bytes >= 0 && bytes < std::int64_t{1} << 48, "allocate: cannot hold ", bytes, " bytes");
   const std::int64_t size = round_up(std::max(bytes, kUnit), kUnit);
   std::lock_guard lock(mutex_);
-  look_at_waiting();
+  if (capturing_ == 0) look_at_waiting();
   auto block = find_free(size, stream);
   if (block == blocks_.end()) block = new_segment(size, stream);
-  if (block == blocks_.end()) {
+  if (block == blocks_.end() && capturing_ == 0) {
     // Before we fail: what other streams still use, and what is cached for others or in pieces too small.
     wait_for_waiting();
     block = find_free(size, stream);
@@ -53,7 +60,7 @@ void* CachingAllocator::allocate(std::int64_t bytes, StreamKey stream) {
     }
   }
   if (block == blocks_.end()) fail(out_of_memory(bytes));
-  free_of(block->second).erase({block->second.stream, block->second.size, block->first});
+  erase_free(block);
   stats_.cached_bytes -= block->second.size;
   split(block, size);
   block->second.state = State::used;
@@ -64,9 +71,10 @@ void* CachingAllocator::allocate(std::int64_t bytes, StreamKey stream) {
 
 CachingAllocator::Blocks::iterator CachingAllocator::find_free(std::int64_t size, StreamKey stream) {
   const Free& free = size <= kSmall ? small_ : large_;
-  const auto found = free.lower_bound({stream, size, nullptr});
-  if (found == free.end() || std::get<0>(*found) != stream) return blocks_.end();
-  return blocks_.find(std::get<2>(*found));
+  const auto found = free.lower_bound({capturing_, stream, size, nullptr});
+  if (found == free.end() || std::get<0>(*found) != capturing_ || std::get<1>(*found) != stream)
+    return blocks_.end();
+  return blocks_.find(std::get<3>(*found));
 }
 
 // A free block as large as the segment; the end if the device has no more.
@@ -77,8 +85,10 @@ CachingAllocator::Blocks::iterator CachingAllocator::new_segment(std::int64_t si
   ++stats_.system_allocations;
   stats_.cached_bytes += bytes;
   segments_[memory] = bytes;
-  const auto block = blocks_.emplace(memory, Block{.size = bytes, .segment = memory, .stream = stream}).first;
-  free_of(block->second).insert({stream, bytes, memory});
+  const auto block =
+      blocks_.emplace(memory, Block{.size = bytes, .segment = memory, .stream = stream, .pool = capturing_})
+          .first;
+  insert_free(block);
   return block;
 }
 
@@ -91,7 +101,7 @@ void CachingAllocator::split(Blocks::iterator block, std::int64_t size) {
   const auto other = blocks_.emplace(block->first + size, block->second).first;
   other->second.size = rest;
   other->second.state = State::free;
-  free_of(other->second).insert({other->second.stream, rest, other->first});
+  insert_free(other);
   stats_.cached_bytes += rest;
 }
 
@@ -111,15 +121,65 @@ void CachingAllocator::release(void* memory) noexcept {
   if (block == blocks_.end() || block->second.state != State::used) return;
   stats_.in_use_bytes -= block->second.size;
   stats_.cached_bytes += block->second.size;
+  const int pool = block->second.pool;
+  if (pool != 0 && (pool != capturing_ || !block->second.users.empty())) return keep(block);
   if (block->second.users.empty()) return make_free(block);
   block->second.state = State::waiting;
   try {
-    Waiting waiting{block, {}};
-    for (const StreamKey user : std::exchange(block->second.users, {}))
-      waiting.events.push_back(device_.record(user));
-    waiting_.push_back(std::move(waiting));
+    if (capturing_ != 0)
+      behind_capture_.push_back(block->first);
+    else
+      wait_for_users(block);
   } catch (...) {
     // The device has failed for good. The block stays out of use; the next call on the device tells why.
+  }
+}
+
+void CachingAllocator::wait_for_users(Blocks::iterator block) {
+  Waiting waiting{block, {}};
+  for (const StreamKey user : std::exchange(block->second.users, {}))
+    waiting.events.push_back(device_.record(user));
+  waiting_.push_back(std::move(waiting));
+}
+
+// The recording's own: neither handed out nor joined.
+void CachingAllocator::keep(Blocks::iterator block) {
+  block->second.state = State::kept;
+  block->second.users.clear();
+}
+
+void CachingAllocator::begin_capture() {
+  std::lock_guard lock(mutex_);
+  BRIGADE_CHECK(capturing_ == 0, "capture: another one is under way");
+  capturing_ = ++pools_;
+}
+
+int CachingAllocator::end_capture() {
+  std::lock_guard lock(mutex_);
+  const int pool = std::exchange(capturing_, 0);
+  for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+    if (block->second.pool != pool || block->second.state != State::free) continue;
+    erase_free(block);
+    keep(block);
+  }
+  for (std::byte* const memory : std::exchange(behind_capture_, {})) wait_for_users(blocks_.find(memory));
+  return pool;
+}
+
+void CachingAllocator::release_pool(int pool, StreamKey stream) noexcept {
+  std::lock_guard lock(mutex_);
+  try {
+    const Event done = device_.record(stream);
+    for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+      if (block->second.pool != pool) continue;
+      block->second.pool = 0;
+      if (block->second.state == State::used) block->second.users.insert(stream);
+      if (block->second.state != State::kept) continue;
+      block->second.state = State::waiting;
+      waiting_.push_back({block, {done}});
+    }
+  } catch (...) {
+    // The device has failed for good: see release().
   }
 }
 
@@ -127,21 +187,21 @@ void CachingAllocator::make_free(Blocks::iterator block) {
   block->second.state = State::free;
   const auto joins = [&](Blocks::iterator other) {
     return other->second.state == State::free && other->second.segment == block->second.segment &&
-           other->second.stream == block->second.stream;
+           other->second.stream == block->second.stream && other->second.pool == block->second.pool;
   };
   if (const auto after = std::next(block); after != blocks_.end() && joins(after)) {
-    free_of(after->second).erase({after->second.stream, after->second.size, after->first});
+    erase_free(after);
     block->second.size += after->second.size;
     blocks_.erase(after);
   }
   if (block != blocks_.begin() && joins(std::prev(block))) {
     const auto before = std::prev(block);
-    free_of(before->second).erase({before->second.stream, before->second.size, before->first});
+    erase_free(before);
     before->second.size += block->second.size;
     blocks_.erase(block);
     block = before;
   }
-  free_of(block->second).insert({block->second.stream, block->second.size, block->first});
+  insert_free(block);
 }
 
 void CachingAllocator::look_at_waiting() {
@@ -178,7 +238,7 @@ void CachingAllocator::trim_locked() noexcept {
       ++segment;
       continue;
     }
-    free_of(block->second).erase({block->second.stream, block->second.size, block->first});
+    erase_free(block);
     stats_.cached_bytes -= block->second.size;
     blocks_.erase(block);
     device_.release(segment->first);

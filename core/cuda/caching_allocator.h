@@ -52,27 +52,41 @@ class CachingAllocator {
   /// Gives memory back to the device that is free as a whole segment.
   void trim() noexcept;
 
+  /// From here to end_capture() all memory comes from a pool of its own, and no event of the device is asked for: its
+  /// streams are recorded instead of working (core/graph.h). Memory given back meanwhile that others use waits for the
+  /// end; in the pool only the block's own stream gets it again.
+  void begin_capture();
+  /// The pool's name. Its blocks, those in use and all others, are kept as they are for the recording's sake.
+  int end_capture();
+  /// The recording is not repeated any more: what is not in use comes back when all that `stream` was given is done.
+  void release_pool(int pool, StreamKey stream) noexcept;
+
   MemoryStats stats() const;
   void reset_peak();
 
  private:
-  enum class State : std::uint8_t { used, waiting, free };
+  enum class State : std::uint8_t { used, waiting, kept, free };
   struct Block {
     std::int64_t size = 0;
     std::byte* segment = nullptr;  // Blocks of one segment lie side by side and may be joined.
     StreamKey stream = 0;
+    int pool = 0;  // Of a capture; 0: none.
     State state = State::free;
     std::set<StreamKey> users{};  // Other streams that were given work on it.
   };
   using Blocks = std::map<std::byte*, Block>;
-  // Of free blocks: the smallest that fits, of the lowest address.
-  using Free = std::set<std::tuple<StreamKey, std::int64_t, std::byte*>>;
+  // Of free blocks: the smallest that fits, of the lowest address. By pool and stream.
+  using Free = std::set<std::tuple<int, StreamKey, std::int64_t, std::byte*>>;
   struct Waiting {
     Blocks::iterator block;
     std::vector<Event> events;
   };
 
   Free& free_of(const Block& block);
+  void insert_free(Blocks::iterator block);
+  void erase_free(Blocks::iterator block);
+  void keep(Blocks::iterator block);
+  void wait_for_users(Blocks::iterator block);
   Blocks::iterator find_free(std::int64_t size, StreamKey stream);
   Blocks::iterator new_segment(std::int64_t size, StreamKey stream);
   void split(Blocks::iterator block, std::int64_t size);
@@ -88,6 +102,8 @@ class CachingAllocator {
   std::map<std::byte*, std::int64_t> segments_;  // What the device gave.
   Free small_, large_;  // Segments of small blocks are apart, or they would cut up the large ones.
   std::list<Waiting> waiting_;
+  int capturing_ = 0, pools_ = 0;           // The pool that memory comes from now, and how many there were.
+  std::vector<std::byte*> behind_capture_;  // Given back during it, to wait for their users.
   MemoryStats stats_;
 };
 

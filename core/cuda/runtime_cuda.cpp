@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // core/cuda/runtime_cuda.cpp - the runtime of a CUDA device: memory from the caching allocator, streams, copies.
 // Read before: core/cuda/caching_allocator.h, core/cuda/stream_cuda.h.
+#include <atomic>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "core/cuda/caching_allocator.h"
 #include "core/cuda/check_cuda.h"
 #include "core/cuda/devices.h"
+#include "core/cuda/graph_cuda.h"
 #include "core/cuda/stream_cuda.h"
 #include "core/storage.h"
 
@@ -21,7 +23,11 @@ class CudaMemory : public DeviceMemory {
   void* allocate(std::int64_t bytes) override {
     use_cuda_device(pool_.device());
     void* memory = nullptr;
+    // In the middle of a capture memory may be asked for, if that is what the thread says it wants.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    check_cuda(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
     const cudaError_t code = make(&memory, static_cast<std::size_t>(bytes));
+    check_cuda(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
     if (code == cudaErrorMemoryAllocation) {
       static_cast<void>(cudaGetLastError());
       return nullptr;
@@ -55,7 +61,7 @@ class PinnedMemory final : public CudaMemory {
 // Pinned blocks belong to no stream: the host may always write to them.
 constexpr StreamKey kHost = 0;
 
-class CudaRuntime final : public Runtime {
+class CudaRuntime final : public Runtime, public CaptureMemory {
  public:
   explicit CudaRuntime(int device) : device_{DeviceType::cuda, device}, pool_(device) {
     static_cast<void>(pool_.moment());  // Measured now, and not in the middle of a step.
@@ -108,6 +114,21 @@ class CudaRuntime final : public Runtime {
   }
   Stream& current_stream() override { return *slot().current; }
 
+  void begin_capture() override {
+    blocks_.begin_capture();
+    pinned_blocks_.begin_capture();
+    capturing_ = true;
+  }
+  Pools end_capture() override {
+    capturing_ = false;
+    return {blocks_.end_capture(), pinned_blocks_.end_capture()};
+  }
+  void release_pools(const Pools& pools) noexcept override {
+    blocks_.release_pool(pools.device, key(current()));
+    pinned_blocks_.release_pool(pools.pinned, key(current()));
+  }
+  bool is_capturing() const override { return capturing_; }
+
   MemoryStats memory_stats() const override { return blocks_.stats(); }
   void reset_peak() override { blocks_.reset_peak(); }
 
@@ -154,6 +175,7 @@ class CudaRuntime final : public Runtime {
   CudaMemory memory_{pool_};
   PinnedMemory pinned_memory_{pool_};
   CachingAllocator blocks_{memory_}, pinned_blocks_{pinned_memory_};
+  std::atomic<bool> capturing_ = false;
 };
 
 }  // namespace

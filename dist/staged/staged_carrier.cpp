@@ -25,6 +25,9 @@ class StagedCarrier final : public Carrier {
   }
 
   std::string name() const override { return "pinned host memory"; }
+  std::string why_not_captured() const override {
+    return "here the host copies tensors of ranks through pinned memory";
+  }
 
   void send(const Tensor& t, int to) override {
     in_chunks(t, Way::down, [&](Tensor& chunk) { host_.send(chunk, to); });

@@ -26,7 +26,7 @@ void dropout(std::uint64_t seed, std::uint64_t stream, double p, const Tensor& x
 // reduce.cpp
 void reduce(Reduction op, const Tensor& x, Tensor& out);
 void argmax(const Tensor& x, int dim, Tensor& out);
-double sum_of_squares(const Tensor& x);
+void sum_of_squares(const Tensor& x, Tensor& sum);
 
 // classification.cpp
 void softmax(const Tensor& x, Tensor& out);
@@ -35,18 +35,21 @@ void softmax_grad(const Tensor& dy, const Tensor& y, Tensor& dx);
 void log_softmax_grad(const Tensor& dy, const Tensor& y, Tensor& dx);
 void cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing, std::int64_t ignore_index,
                    Tensor& loss, Tensor& log_probs);
-void cross_entropy_grad(double dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
+void cross_entropy_grad(const Tensor& dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
                         std::int64_t ignore_index, Tensor& dlogits);
 
 // embedding.cpp
 void embedding(const Tensor& w, const Tensor& ids, Tensor& out);
 void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw);
-std::int64_t find_out_of_range(const Tensor& ids, std::int64_t limit, std::int64_t allowed);
+void find_out_of_range(const Tensor& ids, std::int64_t limit, std::int64_t allowed, Tensor& found);
 
 // optimizer.cpp
 void sgd(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& param);
 void adamw(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Tensor& param);
 void lerp(const Tensor& target, double weight, Tensor& average);
+void clip_factor(double max_norm, const Tensor& squares, Tensor& factor);
+void trust_ratio(const TrustConstants& k, const Tensor& value_squares, const Tensor& grad_squares,
+                 Tensor& ratio);
 void flag_non_finite(const Tensor& x, Tensor& flags, std::int64_t index);
 void update_loss_scale(const LossScaleConstants& k, const Tensor& found, Tensor& scale, Tensor& good_steps);
 

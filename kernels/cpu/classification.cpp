@@ -142,12 +142,12 @@ void cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
   });
 }
 
-void cross_entropy_grad(double dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
+void cross_entropy_grad(const Tensor& dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
                         std::int64_t ignore_index, Tensor& dlogits) {
   const std::int64_t rows = log_probs.size(0), classes = log_probs.size(1);
   const auto* label = labels.data<std::int64_t>();
   const std::int64_t counted = rows - std::count(label, label + rows, ignore_index);
-  const double scale = dloss / static_cast<double>(counted);
+  const double scale = dloss.item() / static_cast<double>(counted);
   dispatch_floating("cross_entropy_grad", log_probs.dtype(), [&](auto from) {
     using L = typename decltype(from)::type;
     using C = compute_t<L>;

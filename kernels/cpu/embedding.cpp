@@ -43,19 +43,20 @@ void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw) {
   });
 }
 
-std::int64_t find_out_of_range(const Tensor& ids, std::int64_t limit, std::int64_t allowed) {
+void find_out_of_range(const Tensor& ids, std::int64_t limit, std::int64_t allowed, Tensor& out) {
   const auto* id = ids.data<std::int64_t>();
-  std::int64_t found = -1;
+  std::int64_t found = -1, bad = 0;
   const auto walk = plan_walk(Order::row_major, ids);
   for_each_run(
       walk, 0, walk.numel,
       [&](std::int64_t position, const std::int64_t* at, std::int64_t count, const std::int64_t* stride) {
         for (std::int64_t i = 0; found < 0 && i < count; ++i) {
           const std::int64_t value = id[at[0] + i * stride[0]];
-          if ((value < 0 || value >= limit) && value != allowed) found = position + i;
+          if ((value < 0 || value >= limit) && value != allowed) found = position + i, bad = value;
         }
       });
-  return found;
+  out.data<std::int64_t>()[0] = found;
+  out.data<std::int64_t>()[1] = bad;
 }
 
 }  // namespace brigade::cpu

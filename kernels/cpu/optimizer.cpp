@@ -17,7 +17,7 @@ void sgd(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& pa
   dispatch_floating("sgd", param.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
-    const functor::Sgd<C> step{k};
+    const functor::Sgd<C> step{functor::with_control(k)};
     const C factor = functor::gradient_factor<C>(k.control);
     const T* g = grad.data<T>();
     T* p = param.data<T>();
@@ -50,7 +50,7 @@ void adamw(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Te
   dispatch_floating("adamw", param.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
-    const functor::Adamw<C> step{k};
+    const functor::Adamw<C> step{functor::with_control(k)};
     const C factor = functor::gradient_factor<C>(k.control);
     const T* g = grad.data<T>();
     T *ms = m.data<T>(), *vs = v.data<T>(), *p = param.data<T>();
@@ -82,6 +82,15 @@ void lerp(const Tensor& target, double weight, Tensor& average) {
       }
     });
   });
+}
+
+void clip_factor(double max_norm, const Tensor& squares, Tensor& factor) {
+  *factor.data<float>() = functor::clip_factor(max_norm, *squares.data<double>());
+}
+
+void trust_ratio(const TrustConstants& k, const Tensor& value_squares, const Tensor& grad_squares,
+                 Tensor& ratio) {
+  *ratio.data<float>() = functor::trust_ratio(k, *value_squares.data<double>(), *grad_squares.data<double>());
 }
 
 void flag_non_finite(const Tensor& x, Tensor& flags, std::int64_t index) {

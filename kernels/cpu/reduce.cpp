@@ -160,7 +160,7 @@ void argmax(const Tensor& x, int dim, Tensor& out) {
   });
 }
 
-double sum_of_squares(const Tensor& x) {
+void sum_of_squares(const Tensor& x, Tensor& sum) {
   constexpr std::int64_t kBlock = 4096;
   const auto walk = plan_walk(Order::memory, x);
   const std::int64_t blocks = (walk.numel + kBlock - 1) / kBlock;
@@ -195,7 +195,7 @@ double sum_of_squares(const Tensor& x) {
   });
   double total = 0;
   for (const double part : totals) total += part;
-  return total;
+  *sum.data<double>() = total;
 }
 
 }  // namespace brigade::cpu

@@ -59,6 +59,8 @@ const KernelTable& cpu_kernels() {
       .sgd = cpu::sgd,
       .adamw = cpu::adamw,
       .lerp = cpu::lerp,
+      .clip_factor = cpu::clip_factor,
+      .trust_ratio = cpu::trust_ratio,
       .flag_non_finite = cpu::flag_non_finite,
       .update_loss_scale = cpu::update_loss_scale,
       // On a CPU the loader's threads do this while they gather a batch: data/augment.h.

@@ -46,14 +46,15 @@ void cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
       "cross_entropy");
 }
 
-void cross_entropy_grad(double dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
+void cross_entropy_grad(const Tensor& dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
                         std::int64_t ignore_index, Tensor& dlogits) {
   BRIGADE_CHECK(is_floating(dlogits.dtype()), "cross_entropy_grad: needs a floating dtype; got ",
                 dlogits.dtype());
   Tensor counted = Tensor::empty({1}, DType::i64, log_probs.device());
-  launched(device::cross_entropy_grad(dloss, log_probs.dtype(), dlogits.dtype(), log_probs.raw(),
-                                      labels_of(labels, smoothing, ignore_index), rows_of(log_probs),
-                                      counted.data<std::int64_t>(), dlogits.raw(), stream_of(log_probs)),
+  launched(device::cross_entropy_grad(dloss.raw(), dloss.dtype(), log_probs.dtype(), dlogits.dtype(),
+                                      log_probs.raw(), labels_of(labels, smoothing, ignore_index),
+                                      rows_of(log_probs), counted.data<std::int64_t>(), dlogits.raw(),
+                                      stream_of(log_probs)),
            "cross_entropy_grad");
 }
 

@@ -34,6 +34,18 @@ void lerp(const Tensor& target, double weight, Tensor& average) {
       "lerp");
 }
 
+void clip_factor(double max_norm, const Tensor& squares, Tensor& factor) {
+  launched(device::clip_factor(max_norm, squares.data<double>(), factor.data<float>(), stream_of(squares)),
+           "clip_factor");
+}
+
+void trust_ratio(const TrustConstants& k, const Tensor& value_squares, const Tensor& grad_squares,
+                 Tensor& ratio) {
+  launched(device::trust_ratio(k, value_squares.data<double>(), grad_squares.data<double>(),
+                               ratio.data<float>(), stream_of(ratio)),
+           "trust_ratio");
+}
+
 void flag_non_finite(const Tensor& x, Tensor& flags, std::int64_t index) {
   check_floating("flag_non_finite", x);
   std::int32_t* flag = flags.data<std::int32_t>() + index * flags.stride(0);

@@ -79,18 +79,17 @@ void argmax(const Tensor& x, int dim, Tensor& out) {
   });
 }
 
-double sum_of_squares(const Tensor& x) {
+void sum_of_squares(const Tensor& x, Tensor& sum) {
   BRIGADE_CHECK(is_floating(x.dtype()), "sum_of_squares: needs a floating dtype; got ", x.dtype());
-  double total = 0;
+  if (x.numel() == 0) return fill(sum, 0);
+  bool adds = false;
   for_each_part(plan_walk(Order::memory, x), [&](const device::Strided<1>& part, const std::int64_t* from) {
-    Tensor partial = Tensor::empty({device::kSquareBlocks}, DType::f64, x.device());
-    launched(device::sum_of_squares(x.dtype(), at(x, from[0]), part, partial.data<double>(), stream_of(x)),
+    const Tensor partial = Tensor::empty({device::kSquareBlocks}, DType::f64, x.device());
+    launched(device::sum_of_squares(x.dtype(), at(x, from[0]), part, partial.data<double>(),
+                                    sum.data<double>(), adds, stream_of(x)),
              "sum_of_squares");
-    double here = 0;
-    runtime(x.device()).copy_to_host(&here, partial.raw(), sizeof here);
-    total += here;
+    adds = true;
   });
-  return total;
 }
 
 }  // namespace brigade::cuda

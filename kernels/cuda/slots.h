@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // kernels/cuda/slots.h - the slots of the kernel table on a GPU. What each one computes is written at its slot in
 // kernels/kernels.h; kernels/cuda/table.cpp puts them there. Every slot enqueues on the calling thread's current
-// stream and returns at once, but for those that return a number to the host: sum_of_squares and find_out_of_range
-// wait for it. Read next: kernels/cuda/device/device_kernels.h, which most of them call.
+// stream and returns at once. Read next: kernels/cuda/device/device_kernels.h, which most of them call.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -26,7 +25,7 @@ void dropout(std::uint64_t seed, std::uint64_t stream, double p, const Tensor& x
 // reduce.cpp
 void reduce(Reduction op, const Tensor& x, Tensor& out);
 void argmax(const Tensor& x, int dim, Tensor& out);
-double sum_of_squares(const Tensor& x);
+void sum_of_squares(const Tensor& x, Tensor& sum);
 void bias_grad(const Tensor& dy, Tensor& db);
 
 // matmul.cpp: cuBLASLt
@@ -79,18 +78,21 @@ void softmax_grad(const Tensor& dy, const Tensor& y, Tensor& dx);
 void log_softmax_grad(const Tensor& dy, const Tensor& y, Tensor& dx);
 void cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing, std::int64_t ignore_index,
                    Tensor& loss, Tensor& log_probs);
-void cross_entropy_grad(double dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
+void cross_entropy_grad(const Tensor& dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
                         std::int64_t ignore_index, Tensor& dlogits);
 
 // embedding.cpp
 void embedding(const Tensor& w, const Tensor& ids, Tensor& out);
 void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw);
-std::int64_t find_out_of_range(const Tensor& ids, std::int64_t limit, std::int64_t allowed);
+void find_out_of_range(const Tensor& ids, std::int64_t limit, std::int64_t allowed, Tensor& found);
 
 // optimizer.cpp
 void sgd(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& param);
 void adamw(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Tensor& param);
 void lerp(const Tensor& target, double weight, Tensor& average);
+void clip_factor(double max_norm, const Tensor& squares, Tensor& factor);
+void trust_ratio(const TrustConstants& k, const Tensor& value_squares, const Tensor& grad_squares,
+                 Tensor& ratio);
 void flag_non_finite(const Tensor& x, Tensor& flags, std::int64_t index);
 void update_loss_scale(const LossScaleConstants& k, const Tensor& found, Tensor& scale, Tensor& good_steps);
 

@@ -58,6 +58,8 @@ const KernelTable& cuda_kernels() {
       .sgd = cuda::sgd,
       .adamw = cuda::adamw,
       .lerp = cuda::lerp,
+      .clip_factor = cuda::clip_factor,
+      .trust_ratio = cuda::trust_ratio,
       .flag_non_finite = cuda::flag_non_finite,
       .update_loss_scale = cuda::update_loss_scale,
       .augment_images = cuda::augment_images,

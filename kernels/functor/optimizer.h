@@ -16,7 +16,35 @@ BRIGADE_HD inline bool skips(const StepControl& control) {
 }
 template <class T>
 BRIGADE_HD T gradient_factor(const StepControl& control) {
-  return control.grad_scale != nullptr ? T{1} / T(*control.grad_scale) : T{1};
+  T factor = control.grad_scale != nullptr ? T{1} / T(*control.grad_scale) : T{1};
+  if (control.clip != nullptr) factor *= T(*control.clip);
+  if (control.trust != nullptr) factor *= T(*control.trust);
+  return factor;
+}
+/// The constants with what StepControl holds in memory: once, before the first element.
+BRIGADE_HD inline SgdConstants with_control(SgdConstants k) {
+  if (k.control.lr != nullptr) k.lr = *k.control.lr;
+  if (k.control.trust != nullptr) k.weight_decay *= *k.control.trust;
+  return k;
+}
+BRIGADE_HD inline AdamwConstants with_control(AdamwConstants k) {
+  if (k.control.lr != nullptr) k.lr = *k.control.lr;
+  if (k.control.bias_corrections == nullptr) return k;
+  k.bias_correction1 = k.control.bias_corrections[0];
+  k.bias_correction2 = k.control.bias_corrections[1];
+  return k;
+}
+
+/// See KernelTable::clip_factor. A norm that is not finite changes nothing: others decide about such a step.
+BRIGADE_HD inline float clip_factor(double max_norm, double squares) {
+  const double factor = max_norm / (std::sqrt(squares) + 1e-6);
+  return std::isfinite(squares) && factor < 1 ? static_cast<float>(factor) : 1.0f;
+}
+/// See KernelTable::trust_ratio.
+BRIGADE_HD inline float trust_ratio(const TrustConstants& k, double value_squares, double grad_squares) {
+  const double p = std::sqrt(value_squares);
+  const double g = std::sqrt(grad_squares) * (k.clip != nullptr ? static_cast<double>(*k.clip) : 1.0);
+  return p > 0 && g > 0 ? static_cast<float>(k.trust * p / (g + k.weight_decay * p)) : 1.0f;
 }
 
 /// See KernelTable::update_loss_scale.

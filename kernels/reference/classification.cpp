@@ -83,16 +83,17 @@ void cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
 
 // The loss is the mean over counted rows of -sum_c target_c log p_c
 //   =>  dlogits = (p - target) dloss / counted
-void cross_entropy_grad(double dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
+void cross_entropy_grad(const Tensor& dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
                         std::int64_t ignore_index, Tensor& dlogits) {
   const std::int64_t rows = log_probs.size(0), classes = log_probs.size(1);
   const auto label = [&](std::int64_t r) { return labels.data<std::int64_t>()[r * labels.stride(0)]; };
+  const Tensor factor = dloss.view({1});
   double counted = 0;
   for (std::int64_t r = 0; r < rows; ++r) counted += label(r) != ignore_index;
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < classes; ++c) {
       const double target = (label(r) == c ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
-      const double slope = (std::exp(get(log_probs, r, c)) - target) * dloss / counted;
+      const double slope = (std::exp(get(log_probs, r, c)) - target) * get(factor, 0) / counted;
       set(dlogits, label(r) == ignore_index ? 0 : slope, r, c);
     }
 }

@@ -33,12 +33,12 @@ void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw) {
   copy(sums, dw);
 }
 
-std::int64_t find_out_of_range(const Tensor& ids, std::int64_t limit, std::int64_t allowed) {
-  std::int64_t found = -1;
+void find_out_of_range(const Tensor& ids, std::int64_t limit, std::int64_t allowed, Tensor& found) {
+  std::int64_t* const out = found.data<std::int64_t>();
+  out[0] = -1, out[1] = 0;
   for_each_id(ids, [&](std::int64_t n, std::int64_t id) {
-    if (found < 0 && (id < 0 || id >= limit) && id != allowed) found = n;
+    if (out[0] < 0 && (id < 0 || id >= limit) && id != allowed) out[0] = n, out[1] = id;
   });
-  return found;
 }
 
 }  // namespace brigade::reference

@@ -11,7 +11,7 @@ namespace brigade::reference {
 void sgd(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& param) {
   if (functor::skips(k.control)) return;
   const double factor = functor::gradient_factor<double>(k.control);
-  const functor::Sgd<double> step{k};
+  const functor::Sgd<double> step{functor::with_control(k)};
   for (std::int64_t i = 0; i < param.numel(); ++i) {
     double p = get(param, i);
     if (k.momentum != 0) {
@@ -28,7 +28,7 @@ void sgd(const SgdConstants& k, const Tensor& grad, Tensor& momentum, Tensor& pa
 void adamw(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Tensor& param) {
   if (functor::skips(k.control)) return;
   const double factor = functor::gradient_factor<double>(k.control);
-  const functor::Adamw<double> step{k};
+  const functor::Adamw<double> step{functor::with_control(k)};
   for (std::int64_t i = 0; i < param.numel(); ++i) {
     double first = get(m, i), second = get(v, i), p = get(param, i);
     step(get(grad, i) * factor, first, second, p);
@@ -41,6 +41,15 @@ void adamw(const AdamwConstants& k, const Tensor& grad, Tensor& m, Tensor& v, Te
 void lerp(const Tensor& target, double weight, Tensor& average) {
   for (std::int64_t i = 0; i < average.numel(); ++i)
     add_to(average, weight * (get(target, i) - get(average, i)), i);
+}
+
+void clip_factor(double max_norm, const Tensor& squares, Tensor& factor) {
+  *factor.data<float>() = functor::clip_factor(max_norm, *squares.data<double>());
+}
+
+void trust_ratio(const TrustConstants& k, const Tensor& value_squares, const Tensor& grad_squares,
+                 Tensor& ratio) {
+  *ratio.data<float>() = functor::trust_ratio(k, *value_squares.data<double>(), *grad_squares.data<double>());
 }
 
 void flag_non_finite(const Tensor& x, Tensor& flags, std::int64_t index) {

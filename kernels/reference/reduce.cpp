@@ -48,7 +48,7 @@ void argmax(const Tensor& x, int dim, Tensor& out) {
   });
 }
 
-double sum_of_squares(const Tensor& x) {
+void sum_of_squares(const Tensor& x, Tensor& sum) {
   double total = 0;
   dispatch(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -57,7 +57,7 @@ double sum_of_squares(const Tensor& x) {
       total += value * value;
     });
   });
-  return total;
+  *sum.data<double>() = total;
 }
 
 }  // namespace brigade::reference

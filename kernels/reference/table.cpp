@@ -56,6 +56,8 @@ const KernelTable& reference_kernels() {
       .sgd = reference::sgd,
       .adamw = reference::adamw,
       .lerp = reference::lerp,
+      .clip_factor = reference::clip_factor,
+      .trust_ratio = reference::trust_ratio,
       .flag_non_finite = reference::flag_non_finite,
       .update_loss_scale = reference::update_loss_scale,
       .augment_images = reference::augment_images,

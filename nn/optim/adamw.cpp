@@ -25,7 +25,7 @@ void Adamw::update(Range range) {
   const auto key = [&](int i) { return run_key(i); };
   parameters_->for_each_run(range, key, [&](Range run) {
     const auto t = static_cast<double>(updates(run.begin) + 1);
-    const AdamwConstants constants{
+    AdamwConstants constants{
         .lr = static_cast<float>(lr_),
         .beta1 = static_cast<float>(options_.beta1),
         .beta2 = static_cast<float>(options_.beta2),
@@ -33,11 +33,11 @@ void Adamw::update(Range range) {
         .weight_decay = static_cast<float>(decays(run.begin) ? options_.weight_decay : 0),
         .bias_correction1 = static_cast<float>(1 - std::pow(options_.beta1, t)),
         .bias_correction2 = static_cast<float>(1 - std::pow(options_.beta2, t)),
-        .control = {.skip = parameters_->skip()},
     };
+    constants.control = control(updates(run.begin), constants.bias_correction1, constants.bias_correction2);
     Tensor values = parameters_->values(run);
     Tensor m = first_moment_.view(*parameters_, run), v = second_moment_.view(*parameters_, run);
-    kernels(values.device()).adamw(constants, parameters_->gradients(run), m, v, values);
+    if (launches()) kernels(values.device()).adamw(constants, parameters_->gradients(run), m, v, values);
     finish_update(run);
   });
 }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/parameters.h"
 #include "nn/module.h"
 
 namespace brigade::optim {
@@ -73,7 +74,13 @@ class FlatParameters {
   /// Of a device that decides by itself whether gradients count: an i32 in its memory that optimizers look at, and
   /// leave everything as it is where it is not 0. Undefined: they count. It is the caller's streams that order both.
   void set_skip(Tensor flag) { skip_ = std::move(flag); }
-  const std::int32_t* skip() const { return skip_.defined() ? skip_.data<std::int32_t>() : nullptr; }
+  /// And by which factor they are multiplied first, one f32 of ops::clip_factor(). Undefined: 1.
+  void set_clip(Tensor factor) { clip_ = std::move(factor); }
+  /// Both, for kernels.
+  StepControl control() const {
+    return {.skip = skip_.defined() ? skip_.data<std::int32_t>() : nullptr,
+            .clip = clip_.defined() ? clip_.data<float>() : nullptr};
+  }
   /// The host has learnt that the last update before was skipped: optimizers that have counted it take it back.
   void note_skipped_update() { ++skipped_updates_; }
   std::int64_t skipped_updates() const { return skipped_updates_; }
@@ -101,7 +108,7 @@ class FlatParameters {
   std::vector<Entry> entries_;
   std::int64_t total_bytes_ = 0;
   Storage values_, gradients_;
-  Tensor skip_;
+  Tensor skip_, clip_;
   std::int64_t skipped_updates_ = 0;
 };
 

@@ -17,7 +17,8 @@ struct LarsOptions {
 
 /// For each parameter: ratio = trust |p| / (|g| + weight_decay |p|), 1 where a norm is 0;
 /// buf = momentum buf + ratio (g + weight_decay p);  p -= lr buf.
-/// The learning rate stands outside buf (as in PyTorch's SGD), so that changing it acts at once.
+/// The learning rate stands outside buf (as in PyTorch's SGD), so that changing it acts at once. On a device norms and
+/// ratio stay there: nobody waits for them.
 class Lars : public Optimizer {
  public:
   Lars(FlatParameters& parameters, double lr, const LarsOptions& options = {});
@@ -26,9 +27,11 @@ class Lars : public Optimizer {
 
  private:
   double trust_ratio(int position) const;
+  void update_on_device(Range run, SgdConstants constants);
 
   LarsOptions options_;
   FlatBuffer momentum_;  // Empty without momentum.
+  Tensor ratios_;        // Of a device, f32 by position.
 };
 
 }  // namespace brigade::optim

@@ -35,6 +35,18 @@ class Optimizer {
   virtual void begin_step();
   virtual void update(Range range) = 0;
 
+  // A step whose kernels are captured (core/graph.h) and then repeated. What changes from step to step, like the
+  // learning rate, lies in memory of the device then.
+
+  /// Before a capture that step() stands in.
+  void prepare_capture();
+  /// Writes the constants of the step that begin_step() began, on the current stream: before each launch, that of the
+  /// captured step too. Does not block.
+  void send_constants();
+  /// All that step() does but its kernels: before the launch that repeats them. Throws Error if they would not be the
+  /// captured ones, because other parameters have gradients now, say.
+  void repeat();
+
   double lr() const { return lr_; }
   void set_lr(double lr) { lr_ = lr; }
   std::int64_t steps() const { return steps_; }
@@ -62,6 +74,12 @@ class Optimizer {
   /// Counts an update of the parameters in `run`, and bumps their versions: a flat view has its own, and a
   /// backward through a graph that saved an older value must notice.
   void finish_update(Range run);
+  /// For the kernel of a run; where it is not captured, with what FlatParameters::control() says.
+  StepControl control() const;
+  /// The same with two numbers that runs of equal `updates` share.
+  StepControl control(std::int64_t updates, float first, float second);
+  /// Whether update() launches kernels; or else all but that.
+  bool launches() const { return mode_ != Mode::repeat; }
   /// Appends "kind.<parameter>" for all parameters.
   void append_state(NamedTensors& out, const std::string& kind, const FlatBuffer& buffer) const;
   void append_updates(NamedTensors& out) const;
@@ -72,6 +90,17 @@ class Optimizer {
   std::int64_t steps_ = 0;
 
  private:
+  enum class Mode : std::uint8_t { launch, capture, repeat };
+  // In constants_: lr first, then the pairs of control().
+  std::size_t pair_of(std::int64_t updates, float first, float second);
+
+  Mode mode_ = Mode::launch;
+  Tensor constants_;                 // f32 of the device.
+  std::vector<float> values_;        // What they are in this step, …
+  std::vector<std::int64_t> pairs_;  // … by the updates whose pair it is, …
+  std::vector<float> sent_;          // … and what is there now.
+  std::vector<Range> captured_;      // Runs of the captured step.
+
   Tensor updates_;                    // i64 by position.
   std::vector<Range> last_updated_;   // Since begin_step().
   std::int64_t skipped_updates_ = 0;  // Of FlatParameters::skipped_updates(), those taken back.

@@ -28,11 +28,11 @@ void Sgd::update(Range range) {
         .weight_decay = static_cast<float>(decays(run.begin) ? options_.weight_decay : 0),
         .nesterov = options_.nesterov,
         .first_step = updates(run.begin) == 0,
-        .control = {.skip = parameters_->skip()},
+        .control = control(),
     };
     Tensor values = parameters_->values(run);
     Tensor momentum = options_.momentum > 0 ? momentum_.view(*parameters_, run) : Tensor();
-    kernels(values.device()).sgd(constants, parameters_->gradients(run), momentum, values);
+    if (launches()) kernels(values.device()).sgd(constants, parameters_->gradients(run), momentum, values);
     finish_update(run);
   });
 }

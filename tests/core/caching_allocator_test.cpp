@@ -292,3 +292,50 @@ TEST_CASE("an allocator that is not told of other streams' uses is caught", "[co
     caught += run_program(seed, Mutation::note_nothing).empty() ? 0 : 1;
   REQUIRE(caught > 50);
 }
+
+TEST_CASE("memory of a capture comes from a pool of its own, which nobody else is given until it is released",
+          "[core][allocator]") {
+  Simulation device;
+  CachingAllocator allocator(device);
+  static_cast<void>(allocator.allocate(1000, 1));  // So that its segment stays.
+  void* const before = allocator.allocate(1000, 1);
+  allocator.release(before);
+  allocator.begin_capture();
+  void* const first = allocator.allocate(1000, 1);
+  CHECK(first != before);
+  allocator.release(first);
+  CHECK(allocator.allocate(1000, 1) == first);  // The stream's own, behind what it did before.
+  void* const shared = allocator.allocate(1000, 1);
+  allocator.note_use(shared, 2);
+  allocator.release(shared);
+  CHECK(allocator.allocate(1000, 1) != shared);  // Stream 2 may be at it: nothing tells when it is done.
+  const int pool = allocator.end_capture();
+  CHECK(device.records == 0);
+  allocator.release(first);
+  allocator.trim();
+  CHECK(allocator.allocate(1000, 1) == before);
+  for (int i = 0; i < 100; ++i) {
+    void* const other = allocator.allocate(1000, 1);
+    CHECK((other != first && other != shared));
+  }
+  allocator.release_pool(pool, 1);
+  bool again = false;
+  for (int i = 0; i < 8000 && !again; ++i) again = allocator.allocate(1000, 1) == first;
+  CHECK(again);
+}
+
+TEST_CASE("what is given back during a capture waits for other streams behind it", "[core][allocator]") {
+  Simulation device;
+  CachingAllocator allocator(device);
+  void* const block = allocator.allocate(1000, 1);
+  device.work(2, block, 1000);
+  allocator.note_use(block, 2);
+  allocator.begin_capture();
+  allocator.release(block);
+  CHECK(device.records == 0);  // An event recorded now would be the capture's.
+  static_cast<void>(allocator.end_capture());
+  CHECK(device.records == 1);
+  CHECK(allocator.allocate(1000, 1) != block);
+  device.finish_all();
+  CHECK(allocator.allocate(1000, 1) == block);
+}

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/fake_gpu/fake_gpu.h"
@@ -33,6 +34,8 @@ struct Graph {
   std::set<CUstream_st*> joined;    // Other streams that were drawn in.
   std::set<CUstream_st*> unjoined;  // Given work that the origin has not yet waited for.
   bool broken = false;              // Something was called that a capture forbids.
+  std::thread::id thread;           // Of cudaStreamBeginCapture…
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;  // … and what it asked for.
 };
 
 /// One call of cudaEventRecord.
@@ -60,8 +63,14 @@ void become_stream_thread();
 bool is_pinned(const void* memory);
 
 void synchronize_device(int device);
-/// Whether any stream of the process is capturing: calls that allocate or wait are then errors.
+/// Whether a capture forbids the calling thread what waits or allocates; that ends the capture in failure.
+bool forbidden_by_capture();
+/// Whether any stream of a device is capturing.
 bool capturing_anywhere();
+
+/// The host waits for a device: counted, for tests, by thread and for the process.
+enum class HostWait : std::uint8_t { stream, event };
+void count(HostWait kind);
 
 }  // namespace fake_gpu
 

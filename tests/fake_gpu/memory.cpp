@@ -151,7 +151,7 @@ extern "C" {
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (capturing_anywhere()) return error(cudaErrorStreamCaptureUnsupported);
+  if (forbidden_by_capture()) return error(cudaErrorStreamCaptureUnsupported);
   const std::size_t wanted = (bytes + kGranule - 1) / kGranule * kGranule;
   Memory& all = memory();
   {
@@ -174,7 +174,7 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
 
 cudaError_t cudaFree(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
-  if (capturing_anywhere()) return error(cudaErrorStreamCaptureUnsupported);
+  if (forbidden_by_capture()) return error(cudaErrorStreamCaptureUnsupported);
   const int device = device_of_memory(pointer);
   if (device < 0) return error(cudaErrorInvalidValue);
   synchronize_device(device);  // As the real one does.
@@ -200,7 +200,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned int) {
-  if (capturing_anywhere()) return error(cudaErrorStreamCaptureUnsupported);
+  if (forbidden_by_capture()) return error(cudaErrorStreamCaptureUnsupported);
   *pointer = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   if (*pointer == nullptr) return error(cudaErrorMemoryAllocation);
   Memory& all = memory();
@@ -230,6 +230,15 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                        (to_device == (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) &&
                         from_device == (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice));
   if (!as_told) return error(cudaErrorInvalidValue);
+  if ((!from_device && !is_pinned(from)) || (!to_device && !is_pinned(to))) {
+    // A capture would read or write it in each replay, wherever it is by then: not done here.
+    cudaStreamCaptureStatus status;
+    cudaStreamIsCapturing(stream, &status);
+    if (status != cudaStreamCaptureStatusNone) {
+      stream->capture->broken = true;
+      return error(cudaErrorStreamCaptureUnsupported);
+    }
+  }
   if (!from_device && !is_pinned(from)) {
     // Pageable memory is staged: the caller may write to it when this returns, and the copy is still to come.
     const auto* const bytes_of = static_cast<const std::byte*>(from);

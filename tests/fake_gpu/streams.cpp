@@ -3,6 +3,7 @@
 // long as the process. FAKE_GPU_JITTER=seed delays each closure by a random moment, another one for each seed: where a
 // wait for an event is missing, results then come out wrong.
 #include <algorithm>
+#include <atomic>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -25,6 +26,8 @@ Streams& streams() {
 
 thread_local int chosen_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local std::int64_t own_waits[2] = {};
+std::atomic<std::int64_t> all_waits[2] = {};
 
 CUstream_st& checked(cudaStream_t stream) {
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
@@ -87,6 +90,11 @@ bool capturing_anywhere() {
   });
 }
 
+void count(HostWait kind) {
+  ++own_waits[static_cast<int>(kind)];
+  ++all_waits[static_cast<int>(kind)];
+}
+
 }  // namespace fake_gpu
 
 using namespace fake_gpu;
@@ -143,6 +151,11 @@ std::shared_ptr<Record> CUevent_st::latest() {
 
 extern "C" {
 
+/// For tests: how often the host has waited for a stream or a whole device (kind 0), for an event (kind 1).
+std::int64_t counted_host_waits(int kind, int of_all_threads) {
+  return of_all_threads != 0 ? all_waits[kind].load() : own_waits[kind];
+}
+
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= device_count()) return error(cudaErrorInvalidDevice);
   chosen_device = device;
@@ -155,6 +168,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return last_error; }
 cudaError_t cudaDeviceSynchronize() {
+  count(HostWait::stream);
   if (capturing_anywhere()) return error(cudaErrorStreamCaptureUnsupported);
   synchronize_device(chosen_device);
   return cudaSuccess;
@@ -184,12 +198,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (!is_alive(stream)) return error(cudaErrorInvalidResourceHandle);
-  if (capturing_anywhere()) return error(cudaErrorStreamCaptureUnsupported);
+  if (forbidden_by_capture()) return error(cudaErrorStreamCaptureUnsupported);
+  count(HostWait::stream);
   stream->synchronize();
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (!is_alive(stream)) return error(cudaErrorInvalidResourceHandle);
+  if (forbidden_by_capture()) return error(cudaErrorStreamCaptureUnsupported);
   return stream->idle() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
@@ -239,11 +255,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (!record->graph) {
     {
       std::lock_guard lock(stream->mutex);
-      if (stream->capture && !record->query()) {
-        stream->capture->broken = true;  // A captured stream may not depend on work outside the capture.
+      if (stream->capture) {
+        stream->capture->broken = true;  // A captured stream may not depend on work outside, done or not.
         return error(cudaErrorStreamCaptureIsolation);
       }
-      if (stream->capture) return cudaSuccess;
     }
     stream->push([record] {
       end_device_work();  // Who waits does not work: the host's mistakes are found meanwhile.
@@ -265,12 +280,21 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::shared_ptr<Record> record = event->latest();
-  if (record && record->graph) return error(cudaErrorCapturedEvent);
+  if (record && record->graph) {
+    record->graph->broken = true;
+    return error(cudaErrorCapturedEvent);
+  }
+  if (forbidden_by_capture()) return error(cudaErrorStreamCaptureUnsupported);
   return !record || record->query() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::shared_ptr<Record> record = event->latest();
-  if (record && record->graph) return error(cudaErrorCapturedEvent);
+  if (record && record->graph) {
+    record->graph->broken = true;
+    return error(cudaErrorCapturedEvent);
+  }
+  if (forbidden_by_capture()) return error(cudaErrorStreamCaptureUnsupported);
+  count(HostWait::event);
   if (record) record->wait();
   return cudaSuccess;
 }

@@ -72,6 +72,68 @@ TEST_CASE("an optimizer divides gradients by the scale of the loss", "[kernels][
   CHECK(with.differs(without) == "");
 }
 
+TEST_CASE("constants of a step may lie in memory, and a gradient be clipped from there",
+          "[kernels][optimizer][control]") {
+  const Tensor grad = test::random({1003}, 1);
+  const Tensor numbers = test::from<float>({0.125f, 0.5f, 0.25f}, {3}), factor = test::full({1}, 0.25);
+  const float* const at = numbers.data<float>();
+  const Stepped got(grad, {.clip = factor.data<float>(), .lr = at, .bias_corrections = at + 1});
+  Stepped expected(grad, {});
+  SgdConstants sgd = kSgd;
+  AdamwConstants adamw = kAdamw;
+  sgd.lr = adamw.lr = 0.125f, adamw.bias_correction1 = 0.5f, adamw.bias_correction2 = 0.25f;
+  const Shape shape = grad.shape();
+  expected.p = test::random(shape, 2), expected.m = test::random(shape, 3),
+  expected.v = test::full(shape, 0.5);
+  expected.q = test::random(shape, 4), expected.n = test::random(shape, 5);
+  const Tensor clipped = ops::mul(grad, 0.25);
+  fast().adamw(adamw, clipped, expected.m, expected.v, expected.p);
+  fast().sgd(sgd, clipped, expected.n, expected.q);
+  CHECK(got.differs(expected) == "");
+}
+
+TEST_CASE("a trust ratio in memory scales gradient and weight decay", "[kernels][optimizer][control]") {
+  const Tensor grad = test::random({1003}, 1), ratio = test::full({1}, 0.5);
+  SgdConstants plain = kSgd, trusting = kSgd;
+  plain.weight_decay = 0.5f * kSgd.weight_decay;
+  trusting.control.trust = ratio.data<float>();
+  Tensor p = test::random({1003}, 2), q = test::random({1003}, 2);
+  Tensor m = test::random({1003}, 3), n = test::random({1003}, 3);
+  fast().sgd(plain, ops::mul(grad, 0.5), m, p);
+  fast().sgd(trusting, grad, n, q);
+  CHECK(test::differs_bitwise(p, q) == "");
+  CHECK(test::differs_bitwise(m, n) == "");
+}
+
+TEST_CASE("the factor that clips is one at most, and one for a norm that is not finite",
+          "[kernels][control]") {
+  const auto factor_of = [](double squares) {
+    Tensor factor = test::empty({1});
+    ops::clip_factor(2, test::full({1}, squares, DType::f64), factor);
+    return factor.item();
+  };
+  CHECK(factor_of(16) == static_cast<double>(static_cast<float>(2 / (4 + 1e-6))));
+  CHECK(factor_of(1) == 1);
+  CHECK(factor_of(INFINITY) == 1);
+  CHECK(factor_of(NAN) == 1);
+}
+
+TEST_CASE("a trust ratio is that of the gradient as it will be used, and one without norms",
+          "[kernels][control]") {
+  const Tensor half = test::full({1}, 0.5);
+  const auto ratio_of = [&](double p, double g, const float* clip) {
+    Tensor ratio = test::empty({1});
+    ops::trust_ratio({.trust = 0.01, .weight_decay = 0.1, .clip = clip}, test::full({1}, p, DType::f64),
+                     test::full({1}, g, DType::f64), ratio);
+    return ratio.item();
+  };
+  CHECK(ratio_of(9, 16, nullptr) == static_cast<double>(static_cast<float>(0.01 * 3 / (4 + 0.1 * 3))));
+  CHECK(ratio_of(9, 16, half.data<float>()) ==
+        static_cast<double>(static_cast<float>(0.01 * 3 / (2 + 0.1 * 3))));
+  CHECK(ratio_of(0, 16, nullptr) == 1);
+  CHECK(ratio_of(9, 0, nullptr) == 1);
+}
+
 TEST_CASE("one infinite or undefined value sets its tensor's flag and no other", "[kernels][control]") {
   const double inf = std::numeric_limits<double>::infinity();
   for (const DType dtype : kFloats)

@@ -81,7 +81,7 @@ TEST_CASE("cross entropy and its gradient equal the reference for every dtype", 
       test::reference().cross_entropy(logits, labels, smoothing, 7, loss, log_probs);
       CHECK(test::differs(got.loss, loss, tolerance(wide)) == "");
       CHECK(test::differs(got.log_probs, log_probs, tolerance(wide)) == "");
-      test::reference().cross_entropy_grad(2.5, log_probs, labels, smoothing, 7, slope);
+      test::reference().cross_entropy_grad(test::full({}, 2.5), log_probs, labels, smoothing, 7, slope);
       CHECK(test::differs(ops::cross_entropy_grad(2.5, got, labels, smoothing, 7, dtype), slope,
                           2 * tolerance(dtype), 1e-7) == "");
     }
@@ -96,7 +96,7 @@ TEST_CASE("cross entropy of many classes equals the reference", "[kernels][loss]
   test::reference().cross_entropy(logits, labels, 0.1, -100, loss, log_probs);
   CHECK(test::differs(got.loss, loss, tolerance(DType::f32)) == "");
   CHECK(test::differs(got.log_probs, log_probs, tolerance(DType::f32)) == "");
-  test::reference().cross_entropy_grad(2.5, log_probs, labels, 0.1, -100, slope);
+  test::reference().cross_entropy_grad(test::full({}, 2.5), log_probs, labels, 0.1, -100, slope);
   CHECK(test::differs(ops::cross_entropy_grad(2.5, got, labels, 0.1, -100, DType::f32), slope, 1e-5, 1e-7) ==
         "");
 }
@@ -149,7 +149,12 @@ TEST_CASE("an id out of range is an error that names its position", "[kernels][e
   CHECK_THROWS_WITH(ops::embedding(w, ids), ContainsSubstring("id 3") && ContainsSubstring("position 3") &&
                                                 ContainsSubstring("[2, 2]"));
   CHECK_THROWS_WITH(ops::embedding(w, ops::cast(ids, DType::f32)), ContainsSubstring("i64"));
-  CHECK(test::fast().find_out_of_range(ids, 3, -1) == 3);
-  CHECK(test::fast().find_out_of_range(ids, 3, 3) == -1);
-  CHECK(test::fast().find_out_of_range(ids.transpose(0, 1), 2, -1) == 1);
+  const auto found = [](const Tensor& where, std::int64_t limit, std::int64_t allowed) {
+    Tensor out = test::empty({2}, DType::i64);
+    test::fast().find_out_of_range(where, limit, allowed, out);
+    return out.to_vector<std::int64_t>();
+  };
+  CHECK(found(ids, 3, -1) == std::vector<std::int64_t>{3, 3});
+  CHECK(found(ids, 3, 3) == std::vector<std::int64_t>{-1, 0});
+  CHECK(found(ids.transpose(0, 1), 2, -1) == std::vector<std::int64_t>{1, 2});
 }

@@ -36,6 +36,12 @@ std::string compare(const Tensor& got, const Tensor& expected) {
                        got.dtype() == DType::f64 || got.dtype() == DType::f32 ? 1e-12 : 0);
 }
 
+double reference_squares(const Tensor& x) {
+  Tensor sum = test::empty({1}, DType::f64);
+  test::reference().sum_of_squares(x, sum);
+  return sum.item();
+}
+
 }  // namespace
 
 TEST_CASE("reductions equal their known values", "[kernels][reduce]") {
@@ -159,8 +165,8 @@ TEST_CASE("sum_of_squares is the same for any number of threads and any cut into
     CHECK(ops::sum_of_squares(x) == single);
     CHECK(ops::sum_of_squares(x.slice(1, 0, 40007, 2)) == strided);
     set_num_threads(threads);
-    CHECK(std::abs(single / test::reference().sum_of_squares(x) - 1) < 1e-12);
-    CHECK(std::abs(strided / test::reference().sum_of_squares(x.slice(1, 0, 40007, 2)) - 1) < 1e-12);
+    CHECK(std::abs(single / reference_squares(x) - 1) < 1e-12);
+    CHECK(std::abs(strided / reference_squares(x.slice(1, 0, 40007, 2)) - 1) < 1e-12);
   }
 }
 

@@ -155,6 +155,8 @@ const KernelTable& reference() {
       .sgd = on_host<&KernelTable::sgd>,
       .adamw = on_host<&KernelTable::adamw>,
       .lerp = on_host<&KernelTable::lerp>,
+      .clip_factor = on_host<&KernelTable::clip_factor>,
+      .trust_ratio = on_host<&KernelTable::trust_ratio>,
       .flag_non_finite = on_host<&KernelTable::flag_non_finite>,
       .update_loss_scale = on_host<&KernelTable::update_loss_scale>,
       .augment_images = on_host<&KernelTable::augment_images>,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// kernels/cuda/device/cross_entropy.cu - the loss of each row, their mean, and the gradient. Labels have been checked:
-// each is in range or ignored. Formulas: kernels/reference/classification.cpp. Read before: rows.cuh.
+// kernels/cuda/device/cross_entropy.cu - the loss of each row, their mean, and the gradient. A label that is neither in
+// range nor ignored makes the loss a NaN and reads nothing: who checks labels may learn of it later. Formulas:
+// kernels/reference/classification.cpp. Read before: rows.cuh.
 #include <cmath>
+#include <limits>
 
 #include "kernels/cuda/device/dispatch.cuh"
 #include "kernels/cuda/device/rows.cuh"
@@ -20,9 +22,13 @@ __global__ void __launch_bounds__(kThreads)
     sum = fold_block(sum, 0.0, Plus{});
     const std::int64_t label = labels.at[row];
     if (threadIdx.x != 0) return;
-    losses[row] = label == labels.ignored ? 0.0
-                                          : -((1 - labels.smoothing) * static_cast<double>(from[label]) +
-                                              labels.smoothing / static_cast<double>(rows.width) * sum);
+    if (label == labels.ignored)
+      losses[row] = 0;
+    else if (label < 0 || label >= rows.width)
+      losses[row] = std::numeric_limits<double>::quiet_NaN();
+    else
+      losses[row] = -((1 - labels.smoothing) * static_cast<double>(from[label]) +
+                      labels.smoothing / static_cast<double>(rows.width) * sum);
   });
 }
 
@@ -43,11 +49,11 @@ __global__ void __launch_bounds__(kThreads)
   if (counted != nullptr) *counted = rows;
 }
 
-template <int V, class L, class T>
+template <int V, class D, class L, class T>
 __global__ void __launch_bounds__(kThreads)
-    slopes_kernel(Rows rows, double dloss, const L* log_probs, Labels labels, const std::int64_t* counted,
+    slopes_kernel(Rows rows, const D* dloss, const L* log_probs, Labels labels, const std::int64_t* counted,
                   T* dlogits) {
-  const L scale = static_cast<L>(dloss / static_cast<double>(*counted));
+  const L scale = static_cast<L>(static_cast<double>(*dloss) / static_cast<double>(*counted));
   const L smooth = static_cast<L>(labels.smoothing / static_cast<double>(rows.width));
   const L sure = static_cast<L>(1 - labels.smoothing);
   for_each_row(rows, [&](std::int64_t row) {
@@ -87,9 +93,9 @@ cudaError_t cross_entropy(DType dtype, const void* log_probs, const Labels& labe
   });
 }
 
-cudaError_t cross_entropy_grad(double dloss, DType from, DType to, const void* log_probs,
-                               const Labels& labels, Rows rows, std::int64_t* counted, void* dlogits,
-                               cudaStream_t stream) {
+cudaError_t cross_entropy_grad(const void* dloss, DType dloss_type, DType from, DType to,
+                               const void* log_probs, const Labels& labels, Rows rows, std::int64_t* counted,
+                               void* dlogits, cudaStream_t stream) {
   const cudaError_t launched =
       launch(mean_kernel<float>, 1u, kThreads, 0, stream, rows.count, nullptr, labels, nullptr, counted);
   if (launched != cudaSuccess) return launched;
@@ -102,8 +108,12 @@ cudaError_t cross_entropy_grad(double dloss, DType from, DType to, const void* l
       return with_width(
           rows,
           [&](auto width) {
-            return launch(slopes_kernel<decltype(width)::value, L, T>, row_grid(rows), row_block(rows), 0,
-                          stream, rows, dloss, lp, labels, counted, out);
+            constexpr int V = decltype(width)::value;
+            return for_log_probs(dloss_type, [&](auto factor) {
+              using D = typename decltype(factor)::type;
+              return launch(slopes_kernel<V, D, L, T>, row_grid(rows), row_block(rows), 0, stream, rows,
+                            static_cast<const D*>(dloss), lp, labels, counted, out);
+            });
           },
           lp, static_cast<const T*>(out));
     });

@@ -75,9 +75,9 @@ BRIGADE_DEVICE_API cudaError_t reduce(Reduction op, DType from, DType to, const 
 BRIGADE_DEVICE_API cudaError_t argmax(DType dtype, const void* x, std::int64_t count, std::int64_t step,
                                       std::int64_t* out, const Strided<2>& walk, cudaStream_t stream);
 inline constexpr int kSquareBlocks = 1024;
-/// `partial`: kSquareBlocks doubles; the result is partial[0].
+/// `partial`: kSquareBlocks doubles. The sum goes to `sum`, in addition to what is there if `adds`.
 BRIGADE_DEVICE_API cudaError_t sum_of_squares(DType dtype, const void* x, const Strided<1>& walk,
-                                              double* partial, cudaStream_t stream);
+                                              double* partial, double* sum, bool adds, cudaStream_t stream);
 
 // ---- rows.cu, layer_norm.cu, cross_entropy.cu: dense rows ----------------------------------------------------
 struct Rows {
@@ -96,10 +96,10 @@ struct Labels {
 /// From log-probabilities of dtype f32 or f64: the mean loss, one element of that dtype. `losses`: rows doubles.
 BRIGADE_DEVICE_API cudaError_t cross_entropy(DType dtype, const void* log_probs, const Labels& labels,
                                              Rows rows, double* losses, void* loss, cudaStream_t stream);
-/// `counted`: one element, written first.
-BRIGADE_DEVICE_API cudaError_t cross_entropy_grad(double dloss, DType from, DType to, const void* log_probs,
-                                                  const Labels& labels, Rows rows, std::int64_t* counted,
-                                                  void* dlogits, cudaStream_t stream);
+/// `counted`: one element, written first. dloss: one of `dloss_type`, f32 or f64.
+BRIGADE_DEVICE_API cudaError_t cross_entropy_grad(const void* dloss, DType dloss_type, DType from, DType to,
+                                                  const void* log_probs, const Labels& labels, Rows rows,
+                                                  std::int64_t* counted, void* dlogits, cudaStream_t stream);
 BRIGADE_DEVICE_API cudaError_t layer_norm(DType dtype, const void* x, const void* gamma, const void* beta,
                                           double epsilon, void* out, void* mean, void* invstd, Rows rows,
                                           cudaStream_t stream);
@@ -132,16 +132,18 @@ BRIGADE_DEVICE_API cudaError_t avg_pool2d_grad(DType dtype, const void* dy, cons
                                                cudaStream_t stream);
 
 // ---- embedding.cu --------------------------------------------------------------------------------------------
-BRIGADE_DEVICE_API cudaError_t embedding(int row_bytes, const void* w, const std::int64_t* ids,
-                                         std::int64_t count, void* out, cudaStream_t stream);
-/// Adds to rows of dw that are zeros.
+/// Rows of floats, `rows` of them in w: an id beyond gets a row of NaNs.
+BRIGADE_DEVICE_API cudaError_t embedding(int row_bytes, const void* w, std::int64_t rows,
+                                         const std::int64_t* ids, std::int64_t count, void* out,
+                                         cudaStream_t stream);
+/// Adds to rows of dw that are zeros. An id beyond its `rows` adds nothing.
 BRIGADE_DEVICE_API cudaError_t embedding_grad(DType dtype, const void* dy, const std::int64_t* ids,
-                                              std::int64_t count, std::int64_t width, void* dw,
-                                              cudaStream_t stream);
-/// `found`: one element, the first position or all ones. Walk in logical order.
+                                              std::int64_t count, std::int64_t rows, std::int64_t width,
+                                              void* dw, cudaStream_t stream);
+/// `found`: the first position, or all ones, and the id there, or 0. Walk in logical order.
 BRIGADE_DEVICE_API cudaError_t find_out_of_range(const std::int64_t* ids, const Strided<1>& walk,
                                                  std::int64_t limit, std::int64_t allowed,
-                                                 unsigned long long* found, cudaStream_t stream);
+                                                 std::int64_t* found, cudaStream_t stream);
 
 // ---- optimizer.cu: flat memory -------------------------------------------------------------------------------
 BRIGADE_DEVICE_API cudaError_t sgd(const SgdConstants& k, DType dtype, const void* grad, void* momentum,
@@ -150,6 +152,11 @@ BRIGADE_DEVICE_API cudaError_t adamw(const AdamwConstants& k, DType dtype, const
                                      void* param, std::int64_t count, cudaStream_t stream);
 BRIGADE_DEVICE_API cudaError_t lerp(DType dtype, const void* target, double weight, void* average,
                                     std::int64_t count, cudaStream_t stream);
+/// One number each, in memory of the device.
+BRIGADE_DEVICE_API cudaError_t clip_factor(double max_norm, const double* squares, float* factor,
+                                           cudaStream_t stream);
+BRIGADE_DEVICE_API cudaError_t trust_ratio(const TrustConstants& k, const double* value_squares,
+                                           const double* grad_squares, float* ratio, cudaStream_t stream);
 BRIGADE_DEVICE_API cudaError_t flag_non_finite(DType dtype, const void* x, const Strided<1>& walk,
                                                std::int32_t* flag, cudaStream_t stream);
 BRIGADE_DEVICE_API cudaError_t update_loss_scale(const LossScaleConstants& k, const std::int32_t* found,

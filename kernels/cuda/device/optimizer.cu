@@ -11,10 +11,11 @@
 namespace brigade::device {
 namespace {
 
-// Step: void operator()(std::int64_t i, integral_constant<int, V>) does elements i .. i + V - 1.
+// Step: bool begin() reads what lies in memory, once a thread; false: there is no step. Then
+// void operator()(std::int64_t i, integral_constant<int, V>) does elements i .. i + V - 1.
 template <int V, class Step>
 __global__ void __launch_bounds__(kThreads) flat_kernel(std::int64_t count, Step step) {
-  if (step.skips()) return;
+  if (!step.begin()) return;
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, packs = count / V;
   for (std::int64_t i = first; i < packs; i += std::int64_t{gridDim.x} * blockDim.x)
     step(i * V, std::integral_constant<int, V>{});
@@ -39,13 +40,18 @@ struct Sgd {
   functor::Sgd<compute_t<T>> step;
   const T* grad;
   T *momentum, *param;  // momentum is null without any.
+  compute_t<T> factor = 1;
 
-  __device__ bool skips() const { return functor::skips(step.k.control); }
+  __device__ bool begin() {
+    if (functor::skips(step.k.control)) return false;
+    step.k = functor::with_control(step.k);
+    factor = functor::gradient_factor<compute_t<T>>(step.k.control);
+    return true;
+  }
   template <class Width>
   __device__ void operator()(std::int64_t i, Width) const {
     using C = compute_t<T>;
     constexpr int V = Width::value;
-    const C factor = functor::gradient_factor<C>(step.k.control);
     const Pack<T, V> g = load<V>(grad + i);
     Pack<T, V> p = load<V>(param + i), m{};
     if (momentum != nullptr) m = load<V>(momentum + i);
@@ -69,13 +75,18 @@ struct Adamw {
   functor::Adamw<compute_t<T>> step;
   const T* grad;
   T *m, *v, *param;
+  compute_t<T> factor = 1;
 
-  __device__ bool skips() const { return functor::skips(step.k.control); }
+  __device__ bool begin() {
+    if (functor::skips(step.k.control)) return false;
+    step.k = functor::with_control(step.k);
+    factor = functor::gradient_factor<compute_t<T>>(step.k.control);
+    return true;
+  }
   template <class Width>
   __device__ void operator()(std::int64_t i, Width) const {
     using C = compute_t<T>;
     constexpr int V = Width::value;
-    const C factor = functor::gradient_factor<C>(step.k.control);
     const Pack<T, V> g = load<V>(grad + i);
     Pack<T, V> p = load<V>(param + i), first = load<V>(m + i), second = load<V>(v + i);
 #pragma unroll
@@ -98,7 +109,7 @@ struct Lerp {
   const T* target;
   T* average;
 
-  __device__ bool skips() const { return false; }
+  __device__ bool begin() { return true; }
   template <class Width>
   __device__ void operator()(std::int64_t i, Width) const {
     using C = compute_t<T>;
@@ -130,6 +141,15 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (V > 1 && first < tail) sum += convert<C>(x[std::int64_t{offsets.numel} * V + first]) * C{0};
   if (sum != C{0}) *flag = 1;  // Whoever writes writes the same.
+}
+
+__global__ void clip_kernel(double max_norm, const double* squares, float* factor) {
+  *factor = functor::clip_factor(max_norm, *squares);
+}
+
+__global__ void trust_kernel(TrustConstants k, const double* value_squares, const double* grad_squares,
+                             float* ratio) {
+  *ratio = functor::trust_ratio(k, *value_squares, *grad_squares);
 }
 
 __global__ void loss_scale_kernel(LossScaleConstants k, const std::int32_t* found, float* scale,
@@ -183,6 +203,15 @@ cudaError_t flag_non_finite(DType dtype, const void* x, const Strided<1>& walk, 
     return launch(flag_kernel<V, T>, grid_for((walk.numel + V - 1) / V), kThreads, 0, stream,
                   Offsets<1>(walk, V), static_cast<unsigned>(walk.size[walk.dims - 1] % V), from, flag);
   });
+}
+
+cudaError_t clip_factor(double max_norm, const double* squares, float* factor, cudaStream_t stream) {
+  return launch(clip_kernel, 1u, 1u, 0, stream, max_norm, squares, factor);
+}
+
+cudaError_t trust_ratio(const TrustConstants& k, const double* value_squares, const double* grad_squares,
+                        float* ratio, cudaStream_t stream) {
+  return launch(trust_kernel, 1u, 1u, 0, stream, k, value_squares, grad_squares, ratio);
 }
 
 cudaError_t update_loss_scale(const LossScaleConstants& k, const std::int32_t* found, float* scale,

@@ -179,12 +179,13 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) partial[blockIdx.x] = total;
 }
 
-__global__ void __launch_bounds__(kThreads) add_kernel(double* partial, int count) {
+__global__ void __launch_bounds__(kThreads)
+    add_kernel(const double* partial, int count, double* sum, bool adds) {
   double total = 0;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
     total += partial[i];
   total = fold_block(total, 0.0, Plus{});
-  if (threadIdx.x == 0) partial[0] = total;
+  if (threadIdx.x == 0) *sum = adds ? *sum + total : total;
 }
 
 template <class T, class Out, class F>
@@ -235,8 +236,8 @@ cudaError_t argmax(DType dtype, const void* x, std::int64_t count, std::int64_t 
   });
 }
 
-cudaError_t sum_of_squares(DType dtype, const void* x, const Strided<1>& walk, double* partial,
-                           cudaStream_t stream) {
+cudaError_t sum_of_squares(DType dtype, const void* x, const Strided<1>& walk, double* partial, double* sum,
+                           bool adds, cudaStream_t stream) {
   return for_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     constexpr int V = kWidth<T>;
@@ -251,7 +252,7 @@ cudaError_t sum_of_squares(DType dtype, const void* x, const Strided<1>& walk, d
              : launch(squares_kernel<T, 1>, blocks, kThreads, 0, stream, Offsets<1>(walk, 1), 0u, from,
                       partial);
     if (launched != cudaSuccess) return launched;
-    return launch(add_kernel, 1u, kThreads, 0, stream, partial, static_cast<int>(blocks));
+    return launch(add_kernel, 1u, kThreads, 0, stream, partial, static_cast<int>(blocks), sum, adds);
   });
 }
 
