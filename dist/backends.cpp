@@ -10,6 +10,10 @@
 #include "dist/mpi/peer_watch.h"
 #endif
 
+#if BRIGADE_HAS_CUDA
+#include "dist/ipc/ipc_carrier.h"
+#endif
+
 #if BRIGADE_HAS_NCCL
 #include "dist/nccl/nccl_calls.h"
 #include "dist/nccl/nccl_carrier.h"
@@ -27,6 +31,14 @@ std::optional<MpiLibrary> mpi_library() {
 #endif
 }
 
+std::string mpi_and_cuda() {
+#if BRIGADE_HAS_MPI
+  return mpi_cuda_support();
+#else
+  return "";
+#endif
+}
+
 int nccl_version() {
 #if BRIGADE_HAS_NCCL
   return nccl_versions().loaded;
@@ -41,6 +53,17 @@ std::unique_ptr<Carrier> make_nccl(Transport& host, Device device, std::chrono::
 #else
   static_cast<void>(host), static_cast<void>(device), static_cast<void>(timeout);
   fail("nccl: not compiled in; install NCCL and configure with -DBRIGADE_WITH_NCCL=ON");
+#endif
+}
+
+std::unique_ptr<Carrier> make_ipc(Transport& host, Device device, std::string& why_not,
+                                  std::int64_t half_bytes) {
+#if BRIGADE_HAS_CUDA
+  return make_ipc_carrier(host, device, why_not, half_bytes);
+#else
+  static_cast<void>(host), static_cast<void>(device), static_cast<void>(half_bytes);
+  why_not = "this build has no CUDA";
+  return nullptr;
 #endif
 }
 

@@ -89,7 +89,7 @@ DeviceChoice choose_carrier(std::span<const RankPlace> places) {
     if (at(rank).gpu.empty())
       return {CarrierKind::none,
               size == 1 ? at(rank).reason : str("rank ", rank, " on ", at(rank).host, ": ", at(rank).reason)};
-  if (size == 1) return {CarrierKind::lone, "one rank"};
+  if (size == 1) return {CarrierKind::lone, ""};
 
   int nccl = at(0).nccl;
   std::map<std::pair<std::string, std::string>, std::vector<int>> users;  // Of each device.
@@ -97,18 +97,24 @@ DeviceChoice choose_carrier(std::span<const RankPlace> places) {
     nccl = std::min(nccl, at(rank).nccl);
     users[{at(rank).host, at(rank).gpu}].push_back(rank);
   }
-  if (nccl == 0) return {CarrierKind::staged, "NCCL is not compiled in"};
+  const bool one_host = std::all_of(places.begin(), places.end(),
+                                    [&](const RankPlace& place) { return place.host == at(0).host; });
+  const auto without_nccl = [&](std::string why) {
+    if (!one_host) why += ", and the ranks are on several hosts";
+    const bool may_lend = one_host && size <= kMostRanksByIpc;
+    return DeviceChoice{may_lend ? CarrierKind::ipc : CarrierKind::staged, std::move(why)};
+  };
+  if (nccl == 0) return without_nccl("NCCL is not compiled in");
   const auto shared =
       std::find_if(users.begin(), users.end(), [](const auto& u) { return u.second.size() > 1; });
   if (shared == users.end()) return {CarrierKind::nccl, str(size, " ranks have a GPU each")};
 
   const std::string who = str(rank_list(shared->second), " share ", shared->first.second);
   if (nccl < kNcclSharesDevices)
-    return {CarrierKind::staged, str(who, ", which NCCL ", version_text(nccl), " refuses")};
+    return without_nccl(str(who, ", which NCCL ", version_text(nccl), " refuses"));
   for (const auto& [device, ranks] : users)
     for (std::size_t i = 1; i < ranks.size(); ++i)
-      if (at(ranks[i]).process == at(ranks[0]).process)
-        return {CarrierKind::staged, str(who, " in one process")};
+      if (at(ranks[i]).process == at(ranks[0]).process) return without_nccl(str(who, " in one process"));
   return {CarrierKind::nccl_shared, str(who, ", which NCCL ", version_text(nccl), " can do")};
 }
 
@@ -127,7 +133,7 @@ std::unique_ptr<Transport> with_device(std::unique_ptr<Transport> host, std::str
   const RankPlace mine = place_of(static_cast<int>(local_rank), here, no_gpu_because, device);
   std::vector<RankPlace> places;
   for (const std::string& text : gather_texts(*host, encode(mine))) places.push_back(decode(text));
-  const DeviceChoice choice = choose_carrier(places);
+  DeviceChoice choice = choose_carrier(places);
   BRIGADE_CHECK(wanted != "cuda" || choice.kind != CarrierKind::none,
                 "device cuda: needs a GPU for every rank; ", choice.why);
 
@@ -144,10 +150,18 @@ std::unique_ptr<Transport> with_device(std::unique_ptr<Transport> host, std::str
     case CarrierKind::nccl:
       carrier = make_nccl(*host, device, timeout);
       break;
+    case CarrierKind::ipc: {
+      std::string why_not;
+      carrier = make_ipc(*host, device, why_not);
+      if (!carrier) choice.why += str(", and they cannot lend each other its memory: ", why_not);
+      break;
+    }
     case CarrierKind::staged:
-      carrier = make_staged_carrier(*host, device);
       break;
   }
+  if (!carrier) carrier = make_staged_carrier(*host, device);
+  if (const std::string mpi = mpi_and_cuda(); !mpi.empty() && choice.kind != CarrierKind::lone)
+    choice.why += "; " + mpi;
   return make_device_transport(std::move(host), std::move(carrier), device, choice.why);
 }
 

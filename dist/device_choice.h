@@ -28,7 +28,8 @@ enum class CarrierKind : std::uint8_t {
   lone,         ///< One rank.
   nccl,         ///< A device each.
   nccl_shared,  ///< Several processes on a device, which NCCL can do since 2.30 if it is told to.
-  staged,       ///< Pinned host memory, over the host's transport.
+  ipc,     ///< Memory of the device itself, which ranks of a host lend each other; or staged, if that fails.
+  staged,  ///< Pinned host memory, over the host's transport.
 };
 
 struct DeviceChoice {
@@ -38,6 +39,11 @@ struct DeviceChoice {
 
 /// The first version of NCCL that lets ranks share a device, with NCCL_MULTI_RANK_GPU_ENABLE=1.
 inline constexpr int kNcclSharesDevices = 23000;
+
+/// Bytes of each half of the memory that a rank lends, where nothing speaks for another number. Not measured yet.
+inline constexpr std::int64_t kIpcHalfBytes = std::int64_t{4} << 20;
+/// More ranks than this do not read each other's memory.
+inline constexpr int kMostRanksByIpc = 16;
 
 /// By all ranks' places, in rank order: the same on every rank. A pure function.
 DeviceChoice choose_carrier(std::span<const RankPlace> places);
@@ -56,9 +62,14 @@ std::unique_ptr<Transport> with_device(std::unique_ptr<Transport> host, std::str
 
 // In dist/backends.cpp.
 
+/// What a running MPI says of itself and CUDA; empty without one.
+std::string mpi_and_cuda();
 /// Of the library that is loaded; 0: not compiled in.
 int nccl_version();
 /// See dist/nccl/nccl_carrier.h. Throws Error if it is not compiled in.
 std::unique_ptr<Carrier> make_nccl(Transport& host, Device device, std::chrono::milliseconds timeout);
+/// See dist/ipc/ipc_carrier.h. nullptr and why_not, on all ranks alike, if it does not work.
+std::unique_ptr<Carrier> make_ipc(Transport& host, Device device, std::string& why_not,
+                                  std::int64_t half_bytes = kIpcHalfBytes);
 
 }  // namespace brigade::dist

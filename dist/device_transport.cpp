@@ -14,7 +14,8 @@ class DeviceTransport final : public Transport {
       : host_(std::move(host)),
         carrier_(std::move(carrier)),
         device_(device),
-        name_(str(carrier_->name(), " beside ", host_->name())),
+        name_(carrier_->name().empty() ? std::string(host_->name())
+                                       : str(carrier_->name(), " beside ", host_->name())),
         choice_(std::move(choice)) {}
 
   int rank() const override { return host_->rank(); }
@@ -88,7 +89,7 @@ class DeviceTransport final : public Transport {
 
 class LoneCarrier final : public Carrier {
  public:
-  std::string name() const override { return "one rank"; }
+  std::string name() const override { return ""; }
   void send(const Tensor&, int) override { fail("send: a group of one has no other rank"); }
   void recv(Tensor&, int) override { fail("recv: a group of one has no other rank"); }
   void send_recv(const Tensor& sent, int, Tensor& received, int) override { copy(sent, received); }

@@ -18,7 +18,7 @@ class Carrier {
  public:
   virtual ~Carrier() = default;  ///< Never communicates, nor waits for peers.
 
-  virtual std::string name() const = 0;  ///< "nccl 2.28.9"
+  virtual std::string name() const = 0;  ///< "nccl 2.28.9"; empty where nothing travels.
 
   virtual void send(const Tensor& t, int to) = 0;
   virtual void recv(Tensor& t, int from) = 0;

@@ -4,34 +4,18 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <limits>
 #include <type_traits>
+
+#include "kernels/functor/combine.h"
 
 namespace brigade::dist {
 namespace {
 
-// a op b. Symmetric to the bit, signed zeros and NaN included: MPI may swap the operands on some ranks.
+using functor::divided;
+
 template <Reduce op, class T>
 T combine(T a, T b) {
-  constexpr bool adds = op == Reduce::sum || op == Reduce::mean;
-  if constexpr (std::is_same_v<T, bool>) {
-    return adds || op == Reduce::max ? (a || b) : (a && b);
-  } else if constexpr (std::is_integral_v<T> && (adds || op == Reduce::prod)) {
-    // Unsigned 64 bits: integers wrap around, and signed overflow would be undefined.
-    const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
-    return static_cast<T>(adds ? x + y : x * y);
-  } else if constexpr (adds) {
-    return a + b;
-  } else if constexpr (op == Reduce::prod) {
-    return a * b;
-  } else if constexpr (std::is_integral_v<T>) {
-    return op == Reduce::min ? std::min(a, b) : std::max(a, b);
-  } else {
-    if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<T>::quiet_NaN();
-    const bool a_below = a < b || (a == b && std::signbit(a));
-    return a_below == (op == Reduce::min) ? a : b;
-  }
+  return functor::combine<reduction_of(op)>(a, b);
 }
 
 // Calls f(integral_constant<Reduce, op>).
@@ -49,17 +33,6 @@ void dispatch_reduce(Reduce op, const F& f) {
     case Reduce::prod:
       return f(std::integral_constant<Reduce, Reduce::prod>{});
   }
-}
-
-// Integers truncate towards zero, as `/` does in C++. bool has no mean (the group refuses it).
-template <class T>
-T divided(T sum, int size) {
-  if constexpr (std::is_same_v<T, bool>)
-    return sum;
-  else if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<std::int64_t>(sum) / size);
-  else
-    return sum / static_cast<T>(size);
 }
 
 // Calls f(end) with what is done to each element at the end. Times the inverse of a power of two is the quotient bit

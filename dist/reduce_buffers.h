@@ -9,8 +9,26 @@
 
 #include "core/tensor.h"
 #include "dist/transport.h"
+#include "kernels/parameters.h"
 
 namespace brigade::dist {
+
+/// `op` as kernels call it.
+constexpr Reduction reduction_of(Reduce op) {
+  switch (op) {
+    case Reduce::sum:
+      return Reduction::sum;
+    case Reduce::mean:
+      return Reduction::mean;
+    case Reduce::min:
+      return Reduction::min;
+    case Reduce::max:
+      return Reduction::max;
+    case Reduce::prod:
+      break;
+  }
+  return Reduction::prod;
+}
 
 /// out[i] = sources[0][i] op sources[1][i] op …, in this order, for every buffer in `outs`;
 /// mean divides at the end. 16-bit floats are widened to f32 and rounded once. Each out may be

@@ -10,6 +10,7 @@
 #include "apps/bench/conv_bound.h"
 #include "apps/bench/report.h"
 #include "apps/bench/trainer.h"
+#include "apps/common/machine_text.h"
 #include "core/parallel.h"
 #include "core/runtime.h"
 #include "dist/device_choice.h"
@@ -252,9 +253,7 @@ void run(const TrainBenchOptions& options, Report& report) {
       report["ranks"] = group.size();
       report["mode"] = options.inference ? "inference" : "training";
       report["device"] = device_name(group.device());
-      if (group.device() != Device{})
-        report.line(str("device ", group.device(), " (", device_name(group.device()),
-                        "), tensors of ranks by ", group.backend(), ": ", group.device_choice()));
+      if (group.device() != Device{}) report.line(device_text(group));
       report.start();
       if (options.inference) {
         report.line(fmt::format("{} {}, forward only", options.trainer.model, options.precision));

@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/parallel.h"
+#include "core/runtime.h"
 #include "dist/launch.h"
 
 namespace brigade::apps {
@@ -30,6 +31,12 @@ std::string launcher_text() {
   if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) return "launched by Open MPI's mpirun";
   if (std::getenv("SLURM_NTASKS") != nullptr) return "launched by srun";
   return "launched by an mpiexec that speaks PMI";
+}
+
+std::string device_text(const dist::ProcessGroup& group) {
+  const std::string device = str("device ", group.device(), " (", device_name(group.device()), ")");
+  if (group.size() == 1) return device;
+  return str(device, ", tensors of ranks by ", group.backend(), ": ", group.device_choice());
 }
 
 std::string cpu_name() {

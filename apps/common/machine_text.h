@@ -5,10 +5,18 @@
 #include <string>
 #include <string_view>
 
+namespace brigade::dist {
+class ProcessGroup;
+}
+
 namespace brigade::apps {
 
 /// "Open MPI's mpirun", "threads of one process", …: who started the ranks.
 std::string launcher_text();
+
+/// "device cuda:0 (NVIDIA H200), tensors of ranks by nccl 2.28.9 beside mpi: 2 ranks have a GPU each": of a group
+/// that has a device.
+std::string device_text(const dist::ProcessGroup& group);
 
 /// "Intel(R) Xeon(R) Processor"
 std::string cpu_name();

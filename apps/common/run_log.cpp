@@ -154,8 +154,7 @@ void RunLog::say_device() const {
   const Device device = group.device();
   const std::string status = device_status(DeviceType::cuda);
   if (device != Device{})
-    terminal_.line(str("device ", device, " (", device_name(device), "), tensors of ranks by ",
-                       group.backend(), ": ", group.device_choice()));
+    terminal_.line(device_text(group));
   else if (options_.device == "auto" && !status.starts_with("this build"))
     terminal_.line("device cpu: " + status);
 }

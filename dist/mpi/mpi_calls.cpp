@@ -2,6 +2,8 @@
 // dist/mpi/mpi_calls.cpp - see the header.
 #include "dist/mpi/mpi_calls.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -78,6 +80,18 @@ void wait_asleep(std::span<MPI_Request> requests, const char* call) {
     else
       std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 8, kShortest, kLongest));
   }
+}
+
+std::string mpi_cuda_support() {
+  int started = 0, finished = 0;
+  MPI_Initialized(&started);
+  MPI_Finalized(&finished);
+  if (started == 0 || finished != 0) return "";
+  // An extension, whose header not every MPI has: the library that is loaded is asked whether it knows the question.
+  auto* const query = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
+  if (query == nullptr) return "this MPI does not say whether it is CUDA-aware, and need not be";
+  return query() != 0 ? "this MPI is CUDA-aware, of which no use is made"
+                      : "this MPI is not CUDA-aware, and need not be";
 }
 
 MPI_Datatype mpi_type(DType dtype) {

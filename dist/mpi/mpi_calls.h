@@ -21,6 +21,10 @@ std::string compiled_mpi();
 /// What the library says of itself; may be called before MPI starts.
 std::string loaded_mpi();
 
+/// "this MPI is CUDA-aware", or "… is not …", or that it does not say so: asked, not assumed, and used for nothing.
+/// Empty where MPI does not run.
+std::string mpi_cuda_support();
+
 /// Waits for all of `requests` and sleeps most of that time. MPI's own waits spin, and even with yielding they take
 /// half of a core that computes; but MPI moves bytes only inside calls, so sleeping for long would stop a transfer.
 /// `call` is what the requests come from, for the error.

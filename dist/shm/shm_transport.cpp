@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "dist/chunks.h"
 #include "dist/reduce_buffers.h"
 #include "dist/shm/channels.h"
 #include "dist/shm/meeting.h"
+#include "dist/staged_moves.h"
 
 namespace brigade::dist {
 namespace {
@@ -29,22 +29,7 @@ void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
 
 std::byte* element(const Tensor& t, std::int64_t i) { return t.raw() + i * t.item_bytes(); }
 
-// What puts elements [begin, begin + n) of t into staging memory.
-auto fill_from(const Tensor& t) {
-  return [&t](std::byte* to, std::int64_t begin, std::int64_t n) {
-    copy_bytes(to, element(t, begin), n * t.item_bytes());
-  };
-}
-
-// The same for each of t's blocks (one a rank), side by side.
-auto fill_blocks_from(const Tensor& t, int ranks) {
-  return [&t, ranks](std::byte* to, std::int64_t begin, std::int64_t n) {
-    const std::int64_t block = t.numel() / ranks, bytes = n * t.item_bytes();
-    for (int r = 0; r < ranks; ++r) copy_bytes(to + r * bytes, element(t, r * block + begin), bytes);
-  };
-}
-
-class ShmTransport final : public Transport {
+class ShmTransport final : public Transport, private Staging {
  public:
   ShmTransport(std::shared_ptr<HostMemory> memory, int rank, ShmOptions options)
       : memory_(std::move(memory)),
@@ -52,6 +37,8 @@ class ShmTransport final : public Transport {
         meeting_(memory_, rank),
         channels_(meeting_),
         shown_(static_cast<std::size_t>(size())) {}
+  ShmTransport(const ShmTransport&) = delete;  // moves_ looks at this one.
+  ShmTransport& operator=(const ShmTransport&) = delete;
 
   int rank() const override { return meeting_.rank(); }
   int size() const override { return meeting_.size(); }
@@ -61,7 +48,7 @@ class ShmTransport final : public Transport {
   Storage allocate_shared(std::int64_t bytes) override {
     const Storage storage = memory_->allocate(rank(), bytes);
     // The pages that others have just touched are entered into our mapping now.
-    gate({.bytes = bytes, .offset = memory_->offset_of(rank(), storage.data(), bytes)});
+    gate(ShownData{.bytes = bytes, .offset = memory_->offset_of(rank(), storage.data(), bytes)});
     for (int r = 0; r < size(); ++r)
       if (r != rank() && shown(r).offset >= 0) memory_->map_pages(r, shown(r).offset, bytes);
     meeting_.gate();
@@ -75,118 +62,47 @@ class ShmTransport final : public Transport {
   }
 
   void broadcast(Tensor& t, int root) override {
-    if (show(t)) {
-      copy_bytes(t.raw(), at(root), t.bytes());
-      meeting_.gate();
-      return;
-    }
-    staged(
-        t.numel(), t.item_bytes(), t.bytes(),
-        [&](std::byte* to, std::int64_t begin, std::int64_t n) {
-          if (rank() == root) copy_bytes(to, element(t, begin), n * t.item_bytes());
-        },
-        [&](std::int64_t begin, std::int64_t n) {
-          if (rank() != root) copy_bytes(element(t, begin), at(root), n * t.item_bytes());
-        });
+    if (!show(t)) return moves_.broadcast(t, root);
+    copy_bytes(t.raw(), at(root), t.bytes());
+    meeting_.gate();
   }
 
   void all_reduce(Tensor& t, Reduce op) override {
-    if (show(t)) {
-      reduce_slice(t, op, shown_);
-      meeting_.gate();
-      return;
-    }
-    const bool whole = size() == 2 || t.bytes() <= kWholeBytes;
-    staged(t.numel(), t.item_bytes(), t.bytes(), fill_from(t), [&](std::int64_t begin, std::int64_t n) {
-      if (whole) {
-        std::byte* const target = element(t, begin);
-        reduce_buffers(sources(0), {&target, 1}, t.dtype(), n, op);
-        return;
-      }
-      // Each slice has one rank that reads it, so that its result may take the place of that rank's copy.
-      const auto [first, last] = slice(n, t.item_bytes(), rank());
-      std::byte* const target = at(rank()) + first * t.item_bytes();
-      reduce_buffers(sources(first * t.item_bytes()), {&target, 1}, t.dtype(), last - first, op);
-      meeting_.gate();
-      for (int r = 0; r < size(); ++r) {
-        const auto [from, to] = slice(n, t.item_bytes(), r);
-        copy_bytes(element(t, begin + from), at(r) + from * t.item_bytes(), (to - from) * t.item_bytes());
-      }
-    });
+    if (!show(t)) return moves_.all_reduce(t, op);
+    reduce_slice(t, op, shown_);
+    meeting_.gate();
   }
 
   void reduce(Tensor& t, Reduce op, int root) override {
-    if (show(t)) {
-      reduce_slice(t, op, {&shown_[static_cast<std::size_t>(root)], 1});
-      meeting_.gate();
-      return;
-    }
-    staged(t.numel(), t.item_bytes(), t.bytes(), fill_from(t), [&](std::int64_t begin, std::int64_t n) {
-      std::byte* const target = element(t, begin);
-      if (rank() == root) reduce_buffers(sources(0), {&target, 1}, t.dtype(), n, op);
-    });
+    if (!show(t)) return moves_.reduce(t, op, root);
+    reduce_slice(t, op, {&shown_[static_cast<std::size_t>(root)], 1});
+    meeting_.gate();
   }
 
   void reduce_scatter(const Tensor& t, Tensor& out, Reduce op) override {
-    if (show(t)) {
-      std::byte* const target = out.raw();
-      reduce_buffers(sources(rank() * out.bytes()), {&target, 1}, t.dtype(), out.numel(), op);
-      meeting_.gate();
-      return;
-    }
-    staged(out.numel(), t.item_bytes() * size(), t.bytes(), fill_blocks_from(t, size()),
-           [&](std::int64_t begin, std::int64_t n) {
-             std::byte* const target = element(out, begin);
-             reduce_buffers(sources(rank() * n * t.item_bytes()), {&target, 1}, t.dtype(), n, op);
-           });
+    if (!show(t)) return moves_.reduce_scatter(t, out, op);
+    std::byte* const target = out.raw();
+    reduce_buffers(sources(rank() * out.bytes()), {&target, 1}, t.dtype(), out.numel(), op);
+    meeting_.gate();
   }
 
   void all_gather(const Tensor& t, Tensor& out) override {
-    if (show(t)) {
-      for (int r = 0; r < size(); ++r) copy_bytes(element(out, r * t.numel()), at(r), t.bytes());
-      meeting_.gate();
-      return;
-    }
-    staged(t.numel(), t.item_bytes(), t.bytes(), fill_from(t), [&](std::int64_t begin, std::int64_t n) {
-      for (int r = 0; r < size(); ++r)
-        copy_bytes(element(out, r * t.numel() + begin), at(r), n * t.item_bytes());
-    });
+    if (!show(t)) return moves_.all_gather(t, out);
+    for (int r = 0; r < size(); ++r) copy_bytes(element(out, r * t.numel()), at(r), t.bytes());
+    meeting_.gate();
   }
 
-  void gather(const Tensor& t, Tensor& out, int root) override {
-    staged(t.numel(), t.item_bytes(), t.bytes(), fill_from(t), [&](std::int64_t begin, std::int64_t n) {
-      for (int r = 0; r < size() && rank() == root; ++r)
-        copy_bytes(element(out, r * t.numel() + begin), at(r), n * t.item_bytes());
-    });
-  }
-
-  void scatter(const Tensor& t, Tensor& out, int root) override {
-    const std::int64_t item = out.item_bytes();
-    const auto fill = [&, blocks = fill_blocks_from(t, size())](std::byte* to, std::int64_t begin,
-                                                                std::int64_t n) {
-      if (rank() == root) blocks(to, begin, n);
-    };
-    staged(out.numel(), item * size(), out.bytes() * size(), fill, [&](std::int64_t begin, std::int64_t n) {
-      copy_bytes(element(out, begin), at(root) + rank() * n * item, n * item);
-    });
-  }
+  void gather(const Tensor& t, Tensor& out, int root) override { moves_.gather(t, out, root); }
+  void scatter(const Tensor& t, Tensor& out, int root) override { moves_.scatter(t, out, root); }
 
   void all_to_all(const Tensor& t, Tensor& out) override {
-    const std::int64_t block = t.numel() / size(), item = t.item_bytes();
-    if (show(t)) {
-      for (int r = 0; r < size(); ++r)
-        copy_bytes(element(out, r * block), at(r) + rank() * block * item, block * item);
-      meeting_.gate();
-      return;
-    }
-    staged(block, item * size(), t.bytes(), fill_blocks_from(t, size()),
-           [&](std::int64_t begin, std::int64_t n) {
-             for (int r = 0; r < size(); ++r)
-               copy_bytes(element(out, r * block + begin), at(r) + rank() * n * item, n * item);
-           });
+    if (!show(t)) return moves_.all_to_all(t, out);
+    const std::int64_t bytes = t.bytes() / size();
+    for (int r = 0; r < size(); ++r) copy_bytes(out.raw() + r * bytes, at(r) + rank() * bytes, bytes);
+    meeting_.gate();
   }
 
-  void barrier() override { gate({.bytes = 0, .offset = ShownData::kStaged}); }
+  void barrier() override { gate(ShownData{.bytes = 0, .offset = ShownData::kStaged}); }
   void meet() override { meeting_.gate(); }
   void report(const Progress& progress) noexcept override {
     if (options_.on_report) options_.on_report(progress);
@@ -215,7 +131,7 @@ class ShmTransport final : public Transport {
   // the tensor is short, or not all of them lie in shared memory. After true, a second gate lets them go.
   bool show(const Tensor& t) {
     if (t.bytes() < (meeting_.has_cores() ? kDirectBytes : kDirectBytesInTurns)) return false;
-    gate({.bytes = t.bytes(), .offset = memory_->offset_of(rank(), t.raw(), t.bytes())});
+    gate(ShownData{.bytes = t.bytes(), .offset = memory_->offset_of(rank(), t.raw(), t.bytes())});
     bool all_shared = true;
     for (int r = 0; r < size(); ++r) {
       all_shared = all_shared && shown(r).offset >= 0;
@@ -224,23 +140,22 @@ class ShmTransport final : public Transport {
     return all_shared;
   }
 
-  // Piece after piece: fill(staging memory, begin, n), a gate, read(begin, n) with the ranks' pieces in shown_. The two
-  // halves of the staging memory take turns, so that one gate a piece is enough: who has passed it has read the piece
-  // before. `item_bytes` is what an element takes there, `bytes` what all ranks must agree on.
-  template <class Fill, class Read>
-  void staged(std::int64_t count, std::int64_t item_bytes, std::int64_t bytes, const Fill& fill,
-              const Read& read) {
-    const std::int64_t piece = HostMemory::kStagingBytes / item_bytes;
-    BRIGADE_CHECK(piece > 0, "shared memory: too many ranks, ", size());
-    std::int64_t begin = 0;
-    do {  // Once for no elements, too: ranks that disagree about that would else wait at different gates.
-      const std::int64_t n = std::min(piece, count - begin);
-      fill(memory_->staging(rank(), 1 - half_), begin, n);
-      gate({.bytes = bytes, .offset = ShownData::kStaged});
-      for (int r = 0; r < size(); ++r) shown_[static_cast<std::size_t>(r)] = memory_->staging(r, half_);
-      read(begin, n);
-      begin += n;
-    } while (begin < count);
+  // What moves_ asks for. A short piece is reduced whole.
+  std::int64_t half_bytes() const override { return HostMemory::kStagingBytes; }
+  std::int64_t whole_bytes() const override { return kWholeBytes; }
+  std::byte* filling() override { return memory_->staging(rank(), 1 - half_); }
+  void gate(std::int64_t bytes) override {
+    gate(ShownData{.bytes = bytes, .offset = ShownData::kStaged});
+    for (int r = 0; r < size(); ++r) shown_[static_cast<std::size_t>(r)] = memory_->staging(r, half_);
+  }
+  void gate_again() override { meeting_.gate(); }
+  std::byte* at(int rank) const override { return shown_[static_cast<std::size_t>(rank)]; }
+  void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
+    copy_bytes(to, from, bytes);
+  }
+  void reduce(std::span<const std::byte* const> from, std::byte* out, DType dtype, std::int64_t count,
+              Reduce op) override {
+    reduce_buffers(from, {&out, 1}, dtype, count, op);
   }
 
   // A gate that only ranks with equal sizes pass, and only with the same of the two moves: who staged a short tensor
@@ -264,8 +179,6 @@ class ShmTransport final : public Transport {
   // What rank `rank` brought to the last gate(…).
   const ShownData& shown(int rank) const { return memory_->block(rank).shown[half_]; }
 
-  std::byte* at(int rank) const { return shown_[static_cast<std::size_t>(rank)]; }
-
   // shown_, `offset` bytes further.
   std::span<const std::byte* const> sources(std::int64_t offset) {
     sources_.clear();
@@ -273,17 +186,10 @@ class ShmTransport final : public Transport {
     return sources_;
   }
 
-  // Slices end at cache lines, so that two ranks never write to the same one.
-  std::pair<std::int64_t, std::int64_t> slice(std::int64_t count, std::int64_t item_bytes, int k) const {
-    const std::int64_t line = kAlignment / item_bytes;
-    const auto cut = [&](std::int64_t i) { return i == size() ? count : count * i / size() / line * line; };
-    return {cut(k), cut(k + 1)};
-  }
-
   // Reduces this rank's slice of the shown tensors into `targets`, which are some of them. Sources are in rank order,
   // whoever does the work: the result does not depend on timing, and is the same everywhere.
   void reduce_slice(const Tensor& t, Reduce op, std::span<std::byte* const> targets) {
-    const auto [begin, end] = slice(t.numel(), t.item_bytes(), rank());
+    const auto [begin, end] = slice_of(t.numel(), t.item_bytes(), rank(), size());
     const std::int64_t offset = begin * t.item_bytes();
     std::vector<std::byte*> outs;
     for (std::byte* target : targets) outs.push_back(target + offset);
@@ -294,6 +200,7 @@ class ShmTransport final : public Transport {
   const ShmOptions options_;
   Meeting meeting_;
   Channels channels_;
+  StagedMoves moves_{*this};
   int half_ = 0;                           // Of the staging memory and of RankBlock::shown, used last.
   std::vector<std::byte*> shown_;          // By rank: what read() and the like look at.
   std::vector<const std::byte*> sources_;  // Kept, so that no call allocates.

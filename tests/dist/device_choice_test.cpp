@@ -33,8 +33,21 @@ TEST_CASE("ranks with a GPU each take NCCL, on one host or several", "[dist][dev
 TEST_CASE("ranks that share a GPU do not ask an NCCL that would refuse them", "[dist][device-choice]") {
   const DeviceChoice choice = choose_carrier(std::vector{place("a", 1, "GPU-1"), place("a", 2, "GPU-2"),
                                                          place("a", 3, "GPU-1"), place("a", 4, "GPU-2")});
-  REQUIRE(choice.kind == CarrierKind::staged);
+  REQUIRE(choice.kind == CarrierKind::ipc);
   REQUIRE_THAT(choice.why, Equals("ranks 0, 2 share GPU-1, which NCCL 2.28.9 refuses"));
+}
+
+TEST_CASE("memory of a device is lent between few ranks of one host only", "[dist][device-choice]") {
+  const DeviceChoice hosts =
+      choose_carrier(std::vector{place("a", 1, "GPU-1"), place("a", 2, "GPU-1"), place("b", 1, "GPU-2")});
+  REQUIRE(hosts.kind == CarrierKind::staged);
+  REQUIRE_THAT(hosts.why, Equals("ranks 0, 1 share GPU-1, which NCCL 2.28.9 refuses, and the ranks are on "
+                                 "several hosts"));
+  std::vector<RankPlace> many;
+  for (int rank = 0; rank <= kMostRanksByIpc; ++rank) many.push_back(place("a", rank, "GPU-1"));
+  REQUIRE(choose_carrier(many).kind == CarrierKind::staged);
+  many.pop_back();
+  REQUIRE(choose_carrier(many).kind == CarrierKind::ipc);
 }
 
 TEST_CASE("processes that share a GPU take an NCCL that lets them, threads of one process do not",
@@ -44,14 +57,15 @@ TEST_CASE("processes that share a GPU take an NCCL that lets them, threads of on
   };
   REQUIRE(choose(2, 23004).kind == CarrierKind::nccl_shared);
   REQUIRE_THAT(choose(2, 23004).why, ContainsSubstring("NCCL 2.30.4 can do"));
-  REQUIRE(choose(1, 23004).kind == CarrierKind::staged);
+  REQUIRE(choose(1, 23004).kind == CarrierKind::ipc);
+  REQUIRE_THAT(choose(1, 23004).why, Equals("ranks 0, 1 share GPU-1 in one process"));
   // The oldest library decides.
-  REQUIRE(choose(2, 22809).kind == CarrierKind::staged);
+  REQUIRE(choose(2, 22809).kind == CarrierKind::ipc);
 }
 
-TEST_CASE("without NCCL tensors go through the host's memory", "[dist][device-choice]") {
+TEST_CASE("without NCCL ranks lend each other memory of their devices", "[dist][device-choice]") {
   const DeviceChoice choice = choose_carrier(std::vector{place("a", 1, "GPU-1", 0), place("a", 2, "GPU-2")});
-  REQUIRE(choice.kind == CarrierKind::staged);
+  REQUIRE(choice.kind == CarrierKind::ipc);
   REQUIRE_THAT(choice.why, ContainsSubstring("not compiled in"));
 }
 

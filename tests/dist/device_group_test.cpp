@@ -3,6 +3,7 @@
 // the emulated GPU (tests/fake_gpu), whose NCCL can be told to break; what a real one can show runs there as well.
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 
 #include "dist/device_choice.h"
 #include "dist/device_transport.h"
@@ -25,14 +26,23 @@ bool no_gpu() { return device() != "cuda" || device_count(DeviceType::cuda) == 0
 // A variable of the environment while it lives.
 class Setting {
  public:
-  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Setting() { unsetenv(name_); }
+  Setting(const char* name, const char* value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    setenv(name, value, 1);
+  }
+  ~Setting() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
   Setting(const Setting&) = delete;
   Setting& operator=(const Setting&) = delete;
 
  private:
   const char* name_;
+  std::optional<std::string> before_;
 };
+
+bool setting_is(const char* name, std::string_view value) {
+  const char* const told = std::getenv(name);
+  return told != nullptr && value == told;
+}
 
 Tensor constant(int value, std::int64_t n, Device where) {
   return filled(n, DType::f32, [=](std::int64_t) { return value; }).to(where);
@@ -186,6 +196,74 @@ TEST_CASE("staged chunks of any size give the same bits", "[dist][device][staged
       }
     });
   }
+}
+
+namespace {
+
+// Two thread ranks on cuda:0 that lend each other memory in halves of so many bytes.
+std::function<std::unique_ptr<Transport>(int)> lending(std::int64_t half_bytes,
+                                                       std::string* why_not = nullptr) {
+  return [hub = make_hub(3), half_bytes, why_not](int rank) {
+    auto host = make_thread_transport(hub, rank);
+    std::string why;
+    auto carrier = make_ipc(*host, {DeviceType::cuda, 0}, why, half_bytes);
+    if (why_not != nullptr && rank == 1) *why_not = why;
+    if (!carrier) carrier = make_staged_carrier(*host, {DeviceType::cuda, 0});
+    return make_device_transport(std::move(host), std::move(carrier), {DeviceType::cuda, 0}, "a test");
+  };
+}
+
+}  // namespace
+
+TEST_CASE("memory that ranks lend each other gives the same bits in pieces of any size",
+          "[dist][device][ipc]") {
+  if (under_mpi()) return;  // Of threads; processes run all of collectives_test.cpp.
+  if (no_gpu()) return skip("needs BRIGADE_TEST_DEVICE=cuda and a device");
+  for (const std::int64_t half : {192, 4096, 1 << 20}) {
+    run_ranks({.backend = "threads", .ranks = 3, .connect = lending(half)}, [half](ProcessGroup& group) {
+      require(group.backend() == "memory of the device beside threads" || setting_is("FAKE_GPU_IPC", "0"),
+              std::string(group.backend()));
+      for (const std::int64_t n : {0, 1, 16, 17, 1000, 200'000}) {
+        if (n > 100 * half) continue;  // Thousands of pieces.
+        const Tensor t = pattern(group.rank(), n, DType::bf16).to(group.device());
+        group.all_reduce(t, Reduce::mean).wait();
+        require_same(t, reduced(3, n, DType::bf16, Reduce::mean), str("mean of ", n));
+        const Tensor b = pattern(group.rank(), n, DType::i64).to(group.device());
+        group.broadcast(b, 1).wait();
+        require_same(b, pattern(1, n, DType::i64), str("broadcast of ", n));
+      }
+    });
+  }
+}
+
+TEST_CASE("ranks that cannot lend each other memory find it out together", "[dist][device][ipc]") {
+  if (under_mpi()) return;  // Of threads.
+  if (no_gpu()) return skip("needs BRIGADE_TEST_DEVICE=cuda and an emulated device");
+  if (!device_name({DeviceType::cuda, 0}).starts_with("emulated")) return;
+  const Setting refused("FAKE_GPU_IPC", "0");
+  std::string why;
+  run_ranks({.backend = "threads", .ranks = 3, .connect = lending(4096, &why)}, [](ProcessGroup& group) {
+    require(group.backend() == "pinned host memory beside threads", std::string(group.backend()));
+    const Tensor t = constant(group.rank(), 100, group.device());
+    group.all_reduce(t, Reduce::sum).wait();
+    require_same(t, constant(3, 100, {}), "sum");
+  });
+  REQUIRE_THAT(why, StartsWith("rank 0: cudaIpcGetMemHandle: "));
+}
+
+TEST_CASE("ranks that lend memory and come with different sizes say so instead of adding up garbage",
+          "[dist][device][ipc][error]") {
+  if (under_mpi()) return;  // Of threads: the group ends aborted.
+  if (no_gpu()) return skip("needs BRIGADE_TEST_DEVICE=cuda and a device");
+  LaunchOptions launch{.backend = "threads", .ranks = 3, .connect = lending(4096)};
+  launch.group.check_calls = false;
+  const auto thrown = outcomes(launch, [](ProcessGroup& group) {
+    const Tensor t = constant(1, 10 + group.rank(), group.device());
+    group.all_reduce(t, Reduce::sum).wait();
+  });
+  if (setting_is("FAKE_GPU_IPC", "0")) return;
+  for (const std::string& text : thrown)
+    REQUIRE_THAT(text, ContainsSubstring("the ranks came with tensors of different sizes: 40, 44, 48 bytes"));
 }
 
 // The emulated NCCL's mishaps. Groups end aborted: threads only.

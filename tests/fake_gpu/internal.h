@@ -3,6 +3,7 @@
 // graphs: graphs.cpp.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -52,6 +53,15 @@ struct Record {
   bool query();
 };
 
+/// How often an event that processes share was recorded, and how many of these records the streams have come to. In
+/// memory that all of them map (ipc.cpp).
+struct SharedRecords {
+  std::atomic<std::uint32_t> recorded, completed;
+
+  void complete(std::uint32_t number);
+  void wait(std::uint32_t number);
+};
+
 /// Device memory is within reach between these two calls only: of the calling thread where the processor has memory
 /// protection keys, else of all threads.
 void begin_device_work();
@@ -61,6 +71,13 @@ void become_stream_thread();
 
 /// Whether memory is page-locked, so that copies need not wait for it.
 bool is_pinned(const void* memory);
+
+/// FAKE_GPU_IPC: 1; 0, nothing can be handed to other processes; -1, what they open is not what was handed to them.
+int ipc();
+/// Maps `file` of process `process`, or other memory where ipc() is -1; nullptr if that cannot be.
+std::byte* map_of_process(std::int64_t process, int file, std::size_t offset, std::size_t bytes);
+/// Makes `event` one that other processes can open.
+cudaError_t share(CUevent_st& event);
 
 void synchronize_device(int device);
 /// Whether a capture forbids the calling thread what waits or allocates; that ends the capture in failure.
@@ -93,6 +110,8 @@ struct CUevent_st {
   std::mutex mutex;
   std::shared_ptr<fake_gpu::Record> record;  // The latest; none: done.
   bool timed = true;
+  int file = -1;  // What the next one lies in, for other processes to open; -1 where it was opened.
+  std::shared_ptr<fake_gpu::SharedRecords> shared;  // Of cudaEventInterprocess.
 
   std::shared_ptr<fake_gpu::Record> latest();
 };

@@ -84,7 +84,8 @@ const std::pair<const std::byte* const, std::size_t>* range_with(
 bool is_device_range(const void* pointer, std::size_t bytes) {
   Memory& all = memory();
   std::lock_guard lock(all.mutex);
-  if (range_with(all.opened, pointer) != nullptr) return true;
+  if (const auto* const range = range_with(all.opened, pointer))
+    return static_cast<const std::byte*>(pointer) + bytes <= range->first + range->second;
   for (const Arena& arena : all.arenas) {
     if (!arena.holds(pointer)) continue;
     const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(pointer) - arena.begin);
@@ -271,6 +272,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 }
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
+  if (ipc() == 0) return error(cudaErrorNotSupported);
   const int device = device_of_memory(pointer);
   if (device < 0) return error(cudaErrorInvalidValue);
   Memory& all = memory();
@@ -291,16 +293,12 @@ cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle, unsi
   std::memcpy(&shared, &handle, sizeof shared);
   // The real one cannot open memory of its own process.
   if (shared.process == getpid()) return error(cudaErrorDeviceUninitialized);
-  const std::string path = "/proc/" + std::to_string(shared.process) + "/fd/" + std::to_string(shared.file);
-  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (file < 0) return error(cudaErrorMapBufferObjectFailed);
   // Mappings begin at pages, allocations need not.
   const std::size_t inside = shared.offset % 4096;
-  void* const mapped = mmap(nullptr, shared.size + inside, PROT_READ | PROT_WRITE, MAP_SHARED, file,
-                            static_cast<off_t>(shared.offset - inside));
-  close(file);
-  if (mapped == MAP_FAILED) return error(cudaErrorMapBufferObjectFailed);
-  *pointer = static_cast<std::byte*>(mapped) + inside;
+  std::byte* const mapped =
+      map_of_process(shared.process, shared.file, shared.offset - inside, shared.size + inside);
+  if (mapped == nullptr) return error(cudaErrorMapBufferObjectFailed);
+  *pointer = mapped + inside;
   Memory& all = memory();
   std::lock_guard lock(all.mutex);
   all.opened[static_cast<std::byte*>(*pointer)] = shared.size;

@@ -2,6 +2,8 @@
 // tests/fake_gpu/streams.cpp - emulated streams and events. A stream is a thread with a queue of closures that lives as
 // long as the process. FAKE_GPU_JITTER=seed delays each closure by a random moment, another one for each seed: where a
 // wait for an event is missing, results then come out wrong.
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <random>
@@ -227,9 +229,10 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
   *event = new CUevent_st;
   (*event)->timed = (flags & cudaEventDisableTiming) == 0;
-  return cudaSuccess;
+  return (flags & cudaEventInterprocess) != 0 ? share(**event) : cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  if (event->file >= 0) close(event->file);
   delete event;  // Those who wait hold the record.
   return cudaSuccess;
 }
@@ -241,6 +244,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     std::lock_guard lock(stream->mutex);
     record->graph = stream->capture;
   }
+  if (event->shared) {
+    if (record->graph) return error(cudaErrorStreamCaptureUnsupported);
+    const std::uint32_t number = ++event->shared->recorded;  // From now on others wait for it.
+    stream->push([shared = event->shared, number] { shared->complete(number); });
+  }
   {
     std::lock_guard lock(event->mutex);
     event->record = record;
@@ -250,6 +258,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
   if (!is_alive(stream)) return error(cudaErrorInvalidResourceHandle);
+  if (event->shared) {  // For what has been recorded by now, in whatever process: nothing, perhaps.
+    stream->push([shared = event->shared, number = event->shared->recorded.load()] {
+      end_device_work();
+      shared->wait(number);
+      begin_device_work();
+    });
+    return cudaSuccess;
+  }
   const std::shared_ptr<Record> record = event->latest();
   if (!record) return cudaSuccess;
   if (!record->graph) {

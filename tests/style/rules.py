@@ -17,7 +17,9 @@ LAYERS = {
     "models": ["models/", "nn/", "autograd/", "kernels/", "core/"],
     "data": ["data/", "core/"],
     # Parameters, never modules: nn/module.h is there for NamedParameter.
-    "dist": ["dist/", "autograd/", "core/", "kernels/ops.h", "nn/optim/", "nn/module.h", "nn/load_tensors.h"],
+    # Of kernels beside the ops what knows no tensors: the maths that ranks add up with.
+    "dist": ["dist/", "autograd/", "core/", "kernels/ops.h", "kernels/parameters.h", "kernels/functor/combine.h",
+             "kernels/cuda/device/device_kernels.h", "nn/optim/", "nn/module.h", "nn/load_tensors.h"],
     "apps": ["apps/", "core/", "kernels/", "autograd/", "nn/", "models/", "data/", "dist/"],
     "tests": [""],
 }

@@ -79,6 +79,16 @@ inline constexpr int kSquareBlocks = 1024;
 BRIGADE_DEVICE_API cudaError_t sum_of_squares(DType dtype, const void* x, const Strided<1>& walk,
                                               double* partial, double* sum, bool adds, cudaStream_t stream);
 
+// ---- reduce_sources.cu ---------------------------------------------------------------------------------------
+inline constexpr int kMaxSources = 16;
+struct Sources {
+  const void* at[kMaxSources] = {};
+  int count = 0;
+};
+/// `count` elements of each source, combined in their order; `out` may be one of them.
+BRIGADE_DEVICE_API cudaError_t reduce_sources(Reduction op, DType dtype, const Sources& from, void* out,
+                                              std::int64_t count, cudaStream_t stream);
+
 // ---- rows.cu, layer_norm.cu, cross_entropy.cu: dense rows ----------------------------------------------------
 struct Rows {
   std::int64_t count = 0, width = 0;
