@@ -33,8 +33,15 @@ struct BatchNormForward {
   Tensor y{};  ///< If something was added before the ReLU: the result. Open where y > 0.
 };
 
+/// What the gradient of attention needs to know of its forward.
+struct AttentionForward {
+  Tensor q, k, v, out, log_sums;
+};
+
 class PackedConv;  // kernels/packed_conv.h
 struct PackedConvSpec;
+
+inline constexpr std::int64_t kMaxHeadWidth = 128;
 
 /// Notation: N batch, C channels, H W spatial; `w` is a weight, `d…` the gradient of the loss by "…".
 /// Activations may be f32, f64, bf16 or f16; parameters and statistics are f32 (f64 beside f64
@@ -142,6 +149,17 @@ struct KernelTable {
   /// dloss: one f32 or f64 element.
   void (*cross_entropy_grad)(const Tensor& dloss, const Tensor& log_probs, const Tensor& labels,
                              double smoothing, std::int64_t ignore_index, Tensor& dlogits);
+
+  // Attention: out = softmax(scale q kᵀ) v over keys, for each of H heads. q, out [N, H, T, D] and k, v [N, H, S, D]
+  // have one dtype, D at most kMaxHeadWidth, rows of D dense and any other strides; causal: T = S.
+  // No memory of T x S is ever taken: forward leaves the logarithm of each row's sum of exponentials, log_sums
+  // [N, H, T] in the parameter dtype, contiguous, and backward computes the probabilities again (Dao et al.,
+  // "FlashAttention", 2022).
+  void (*attention)(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                    Tensor& out, Tensor& log_sums);
+  /// dq, dk, dv: as q, k, v, with strides of their own.
+  void (*attention_grad)(const Tensor& dout, const AttentionForward& forward, const AttentionOptions& options,
+                         Tensor& dq, Tensor& dk, Tensor& dv);
 
   // Embedding: w [V, D], ids i64 [..], out [.., D]. The gradient adds rows of equal id. On a device an id out of range
   // has a row of NaNs, and no gradient.

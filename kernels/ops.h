@@ -133,7 +133,7 @@ void batch_norm_grad_input(const Tensor& dy, const BatchNormForward& forward, co
 Tensor layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
                        const Tensor& invstd, Tensor& dgamma, Tensor& dbeta);
 
-// ---- Classification, embedding ----------------------------------------------------------------------------
+// ---- Classification, attention, embedding -----------------------------------------------------------------
 Tensor softmax(const Tensor& x);
 Tensor log_softmax(const Tensor& x);
 Tensor softmax_grad(const Tensor& dy, const Tensor& y);
@@ -150,6 +150,14 @@ Tensor cross_entropy_grad(const Tensor& dloss, const CrossEntropy& forward, cons
                           double smoothing, std::int64_t ignore_index, DType dtype);
 Tensor cross_entropy_grad(double dloss, const CrossEntropy& forward, const Tensor& labels, double smoothing,
                           std::int64_t ignore_index, DType dtype);
+struct Attended {
+  Tensor out, log_sums;
+};
+/// `out` lies in memory as [N, T, H, D], so that a model goes on without a copy.
+Attended attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options);
+/// Writes dq, dk, dv, whose rows are dense.
+void attention_grad(const Tensor& dout, const AttentionForward& forward, const AttentionOptions& options,
+                    Tensor& dq, Tensor& dk, Tensor& dv);
 Tensor embedding(const Tensor& w, const Tensor& ids);
 void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw);
 

@@ -48,6 +48,11 @@ struct Window {
   }
 };
 
+struct AttentionOptions {
+  double scale = 1;     ///< Of the scores q kᵀ.
+  bool causal = false;  ///< Position t sees keys 0 … t only.
+};
+
 /// What a device decides about a step by itself, so that the host need not wait for it. Both point to memory of the
 /// tensors' device, or are null.
 struct StepControl {

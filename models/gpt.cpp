@@ -4,26 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "autograd/checkpoint.h"
 #include "autograd/ops/arithmetic.h"
+#include "autograd/ops/attention.h"
 #include "autograd/ops/loss.h"
-#include "autograd/ops/matmul.h"
 #include "autograd/ops/shape_ops.h"
 #include "kernels/ops.h"
 
 namespace brigade::models {
-
-namespace {
-
-// Bool [T, T]: may query (row) see key (column)?
-Tensor causal_mask(std::int64_t length, Device device) {
-  const Tensor positions = ops::arange(length, DType::i64, device);
-  return ops::binary(Binary::le, positions.view({1, length}), positions.view({length, 1}));
-}
-
-}  // namespace
 
 CausalAttention::CausalAttention(const GptOptions& options)
     : heads_(options.heads),
@@ -37,15 +26,9 @@ CausalAttention::CausalAttention(const GptOptions& options)
 
 Variable CausalAttention::forward(const Variable& x) {
   const std::int64_t batch = x.size(0), length = x.size(1), width = x.size(2), head = width / heads_;
-  // [B, T, 3 width] -> three of [B, heads, T, head]
-  const Variable qkv = permute(reshape(c_attn_(x), {batch, length, 3, heads_, head}), {2, 0, 3, 1, 4});
-  const Variable q = select(qkv, 0, 0), k = select(qkv, 0, 1), v = select(qkv, 0, 2);
-
-  const Variable scores = matmul(q, transpose(k, -1, -2)) * (1 / std::sqrt(static_cast<double>(head)));
-  const Device device = x.value().device();
-  const Tensor never = ops::full({1}, -std::numeric_limits<double>::infinity(), scores.dtype(), device);
-  const Variable attention = softmax(where(causal_mask(length, device), scores, never));
-  return c_proj_(reshape(permute(matmul(attention, v), {0, 2, 1, 3}), {batch, length, width}));
+  const Variable qkv = reshape(c_attn_(x), {batch, length, 3, heads_, head});
+  const AttentionOptions options{.scale = 1 / std::sqrt(static_cast<double>(head)), .causal = true};
+  return c_proj_(reshape(self_attention(qkv, options), {batch, length, width}));
 }
 
 GptBlock::GptBlock(const GptOptions& options)

@@ -64,4 +64,10 @@ void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double
 void layer_norm_grad(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean,
                      const Tensor& invstd, Tensor& dx, Tensor& dgamma, Tensor& dbeta);
 
+// attention.cpp
+void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+               Tensor& out, Tensor& log_sums);
+void attention_grad(const Tensor& dout, const AttentionForward& forward, const AttentionOptions& options,
+                    Tensor& dq, Tensor& dk, Tensor& dv);
+
 }  // namespace brigade::cpu

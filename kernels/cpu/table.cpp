@@ -53,6 +53,8 @@ const KernelTable& cpu_kernels() {
       .log_softmax_grad = cpu::log_softmax_grad,
       .cross_entropy = cpu::cross_entropy,
       .cross_entropy_grad = cpu::cross_entropy_grad,
+      .attention = cpu::attention,
+      .attention_grad = cpu::attention_grad,
       .embedding = cpu::embedding,
       .embedding_grad = cpu::embedding_grad,
       .find_out_of_range = cpu::find_out_of_range,

@@ -52,6 +52,8 @@ const KernelTable& cuda_kernels() {
       .log_softmax_grad = cuda::log_softmax_grad,
       .cross_entropy = cuda::cross_entropy,
       .cross_entropy_grad = cuda::cross_entropy_grad,
+      .attention = cuda::attention,
+      .attention_grad = cuda::attention_grad,
       .embedding = cuda::embedding,
       .embedding_grad = cuda::embedding_grad,
       .find_out_of_range = cuda::find_out_of_range,

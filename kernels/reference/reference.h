@@ -81,6 +81,12 @@ void cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
 void cross_entropy_grad(const Tensor& dloss, const Tensor& log_probs, const Tensor& labels, double smoothing,
                         std::int64_t ignore_index, Tensor& dlogits);
 
+// attention.cpp
+void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+               Tensor& out, Tensor& log_sums);
+void attention_grad(const Tensor& dout, const AttentionForward& forward, const AttentionOptions& options,
+                    Tensor& dq, Tensor& dk, Tensor& dv);
+
 // embedding.cpp
 void embedding(const Tensor& w, const Tensor& ids, Tensor& out);
 void embedding_grad(const Tensor& dy, const Tensor& ids, Tensor& dw);

@@ -50,6 +50,8 @@ const KernelTable& reference_kernels() {
       .log_softmax_grad = reference::log_softmax_grad,
       .cross_entropy = reference::cross_entropy,
       .cross_entropy_grad = reference::cross_entropy_grad,
+      .attention = reference::attention,
+      .attention_grad = reference::attention_grad,
       .embedding = reference::embedding,
       .embedding_grad = reference::embedding_grad,
       .find_out_of_range = reference::find_out_of_range,

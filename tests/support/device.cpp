@@ -45,6 +45,9 @@ class Host {
   BatchNormForward take(const BatchNormForward& f) {
     return {move(f.x), move(f.gamma), move(f.mean), move(f.invstd), move(f.shift), move(f.y)};
   }
+  AttentionForward take(const AttentionForward& f) {
+    return {move(f.q), move(f.k), move(f.v), move(f.out), move(f.log_sums)};
+  }
   template <class T>
   void give(const T&, const T&) const {}
   void give(const Tensor& host, Tensor& t) const { bring_back(host, t); }
@@ -149,6 +152,8 @@ const KernelTable& reference() {
       .log_softmax_grad = on_host<&KernelTable::log_softmax_grad>,
       .cross_entropy = on_host<&KernelTable::cross_entropy>,
       .cross_entropy_grad = on_host<&KernelTable::cross_entropy_grad>,
+      .attention = on_host<&KernelTable::attention>,
+      .attention_grad = on_host<&KernelTable::attention_grad>,
       .embedding = on_host<&KernelTable::embedding>,
       .embedding_grad = on_host<&KernelTable::embedding_grad>,
       .find_out_of_range = on_host<&KernelTable::find_out_of_range>,

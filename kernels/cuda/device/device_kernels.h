@@ -172,6 +172,29 @@ BRIGADE_DEVICE_API cudaError_t flag_non_finite(DType dtype, const void* x, const
 BRIGADE_DEVICE_API cudaError_t update_loss_scale(const LossScaleConstants& k, const std::int32_t* found,
                                                  float* scale, std::int32_t* good_steps, cudaStream_t stream);
 
+// ---- attention.cu, attention_grad.cu ---------------------------------------------------------------------------
+/// [batch, heads, positions, width] with dense rows: where it begins, and its other strides in elements.
+struct HeadRows {
+  void* at = nullptr;
+  std::int64_t stride[3] = {};
+};
+struct AttentionSize {
+  std::int64_t batch = 0, heads = 0, queries = 0, keys = 0, width = 0;
+};
+BRIGADE_DEVICE_API cudaError_t attention(DType dtype, const AttentionSize& size,
+                                         const AttentionOptions& options, const HeadRows& q,
+                                         const HeadRows& k, const HeadRows& v, const HeadRows& out,
+                                         void* log_sums, cudaStream_t stream);
+/// What the gradient reads, and what it writes. `deltas`: scratch memory like log_sums.
+struct AttentionGradient {
+  HeadRows q, k, v, out, dout, dq, dk, dv;
+  const void* log_sums = nullptr;
+  void* deltas = nullptr;
+};
+BRIGADE_DEVICE_API cudaError_t attention_grad(DType dtype, const AttentionSize& size,
+                                              const AttentionOptions& options,
+                                              const AttentionGradient& tensors, cudaStream_t stream);
+
 // ---- augment.cu ----------------------------------------------------------------------------------------------
 BRIGADE_DEVICE_API cudaError_t augment_images(const std::uint8_t* images, const std::int32_t* placements,
                                               const float* values, std::int64_t cutout, DType dtype,
