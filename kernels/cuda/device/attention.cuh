@@ -59,7 +59,7 @@ template <class Layout, int V, class T, class C>
 __device__ void load_tile(const T* rows, std::int64_t stride, std::int64_t first, std::int64_t count,
                           std::int64_t width, C* tile) {
   constexpr int kPacks = Layout::kRoom / V;
-#pragma unroll 2
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < Layout::kRows * kPacks;
        i += static_cast<int>(Layout::kThreads)) {
     const int r = i / kPacks, c = i % kPacks * V;
