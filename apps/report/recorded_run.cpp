@@ -135,7 +135,9 @@ void read_buckets(const fs::path& file, RecordedRun& run) {
     if (line.text.empty() || line.text.front() == '#') return;
     const std::vector<std::string_view> cells = split(line.text);
     if (at.empty()) {
-      for (std::size_t i = 0; i < cells.size(); ++i) at.emplace(cells[i], i);
+      for (std::size_t i = 0; i < cells.size(); ++i)
+        BRIGADE_CHECK(at.emplace(cells[i], i).second, "report: ", line.where, ": names column ",
+                      in_quotes(cells[i]), " twice");
       for (const char* column : kColumns)
         BRIGADE_CHECK(at.contains(column), "report: ", line.where, ": the first line must name a column ",
                       column, "; got ", in_quotes(line.text));

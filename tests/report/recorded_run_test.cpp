@@ -141,6 +141,9 @@ TEST_CASE("lines that are none are refused by file, line and rule", "[report][fi
   CHECK_THAT(refusal(files),
              ContainsSubstring("buckets.csv:1: the first line must name a column exposed_us"));
   files = {};
+  files.buckets = test::replaced(files.buckets, "exposed_us", "exposed_us,exposed_us");
+  CHECK_THAT(refusal(files), ContainsSubstring("buckets.csv:1: names column \"exposed_us\" twice"));
+  files = {};
   files.plan = R"({"rule": "r", "buckets": [{"bytes": 4, "parameters": [7]}]})";
   CHECK_THAT(refusal(files),
              ContainsSubstring("bucket_plan.json: bucket 0: \"parameters\" must hold text; got number"));
