@@ -24,6 +24,7 @@ FULL = {"kill": 200, "launcher": 20, "term": 100, "stop": 40, "nan": 40, "soak":
 SMOKE = {"kill": 6, "launcher": 2, "term": 6, "stop": 4, "nan": 8, "soak": 1}
 KILL_POINTS = ("start", "wrapping", "data", "backward", "gradient", "bucket", "optimizer", "evaluation", "save", "exit",
                "checkpoint.write", "checkpoint.fsync", "checkpoint.rename")
+ONCE = ("start", "wrapping", "exit")  # In the life of a rank.
 
 
 class Failed(Exception):
@@ -116,22 +117,37 @@ class Campaign:
     # One trial each. `random` is the trial's own.
 
     def kill(self, trial, chance):
+        """Even trials: at a random moment; odd ones: at a fault point."""
         how = {"ranks": 3, "how": chance.choice(["launch", "mpirun"])}
         victim = chance.randrange(3)
         self.sha(**how)
-        if trial % 2 == 0:
-            job = self.job(trial, saving=True, **how)
+        point = None
+        if trial % 2 == 1:
+            point = KILL_POINTS[trial // 2 % len(KILL_POINTS)]
+            hit = 1 if point in ONCE else chance.randint(1, 6)
+            point = f"{point}:rank={victim}:hit={hit}:action=kill"
+        for attempt in range(10):
+            name = f"{trial}-{attempt}"
+            job = self.job(name, saving=True, fault=point, **how)
+            if self.kill_in(job, point, victim, chance):
+                break
+            self.duration *= 0.9  # It ends sooner than the reference did.
+        else:
+            raise Failed("ten jobs ended before anybody could be killed")
+        self.resume(name, **how)
+
+    def kill_in(self, job, point, victim, chance):
+        """Whether there was somebody to kill."""
+        if point is None:
             ranks = job.wait_for_ranks()
             time.sleep(chance.uniform(0, self.duration))
             since = time.monotonic()
             try:
                 os.kill(ranks[victim], signal.SIGKILL)
             except (KeyError, ProcessLookupError):
-                self.count("had ended already")
+                job.end()
+                return False
         else:
-            point = KILL_POINTS[trial // 2 % len(KILL_POINTS)]
-            fault = f"{point}:rank={victim}:hit={chance.randint(1, 6)}:action=kill"
-            job = self.job(trial, saving=True, fault=fault, **how)
             while job.process.poll() is None and not re.search(r"^fault: .*: kill$", job.text, re.M):
                 time.sleep(0.005)
             since = time.monotonic()
@@ -141,7 +157,7 @@ class Campaign:
             raise Failed(f"{failure}\n{job.story}") from None
         finally:
             job.end()
-        self.resume(trial, **how)
+        return True
 
     def launcher(self, trial, chance):
         how = {"ranks": 3, "how": chance.choice(["launch", "mpirun"])}
