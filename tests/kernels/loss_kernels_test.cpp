@@ -2,6 +2,7 @@
 // tests/kernels/loss_kernels_test.cpp - the softmax family, cross entropy and embedding.
 #include <cmath>
 
+#include "kernels/late_checks.h"
 #include "tests/support/device.h"
 #include "tests/support/test.h"
 
@@ -157,4 +158,33 @@ TEST_CASE("an id out of range is an error that names its position", "[kernels][e
   CHECK(found(ids, 3, -1) == std::vector<std::int64_t>{3, 3});
   CHECK(found(ids, 3, 3) == std::vector<std::int64_t>{-1, 0});
   CHECK(found(ids.transpose(0, 1), 2, -1) == std::vector<std::int64_t>{1, 2});
+}
+
+TEST_CASE("a late check of a device tells of an id or a label when it is judged, and until then it is a NaN",
+          "[kernels][embedding][loss][error][late]") {
+  const Tensor w = test::random({3, 2}, 1), ids = labels_of({0, 5, 2});
+  const Tensor logits = test::random({3, 4}, 2), labels = labels_of({0, 1, -1});
+  LateChecks checks(test::test_device());
+  if (test::test_device() == Device{}) {  // Nothing is waited for: no check is late.
+    CHECK_THROWS_WITH(ops::embedding(w, ids), ContainsSubstring("got id 5 at position 1 of [3]"));
+    CHECK_NOTHROW(checks.judge());
+    return;
+  }
+  const auto rows = ops::embedding(w, ids).to({}).to_vector<float>();
+  CHECK((std::isnan(rows[2]) && std::isnan(rows[3])));
+  CHECK((rows[0] == w.to({}).to_vector<float>()[0] && !std::isnan(rows[4])));
+  Tensor dw = test::empty({3, 2});
+  ops::embedding_grad(test::full({3, 2}, 1), ids, dw);
+  CHECK(dw.to({}).to_vector<float>() == std::vector<float>{1, 1, 0, 0, 1, 1});
+  CHECK_NOTHROW(checks.judge());  // Not fetched yet.
+  checks.fetch();
+  CHECK_THROWS_WITH(checks.judge(),
+                    ContainsSubstring("embedding: ids must lie in [0, 3); got id 5 at position 1 of [3]"));
+  const auto loss = ops::cross_entropy(logits, labels);
+  CHECK(std::isnan(loss.loss.item()));
+  checks.fetch();
+  CHECK_THROWS_WITH(checks.judge(), ContainsSubstring("got label -1 at sample 2 with 4 classes"));
+  static_cast<void>(ops::cross_entropy(logits, labels_of({0, 1, 3})));
+  checks.fetch();
+  CHECK_NOTHROW(checks.judge());
 }
