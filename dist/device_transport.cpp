@@ -90,6 +90,7 @@ class DeviceTransport final : public Transport {
 class LoneCarrier final : public Carrier {
  public:
   std::string name() const override { return ""; }
+  std::string why_not_captured() const override { return ""; }
   void send(const Tensor&, int) override { fail("send: a group of one has no other rank"); }
   void recv(Tensor&, int) override { fail("recv: a group of one has no other rank"); }
   void send_recv(const Tensor& sent, int, Tensor& received, int) override { copy(sent, received); }

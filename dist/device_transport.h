@@ -33,7 +33,7 @@ class Carrier {
   virtual void all_to_all(const Tensor& t, Tensor& out) = 0;
 
   /// Transport::why_not_captured().
-  virtual std::string why_not_captured() const { return ""; }
+  virtual std::string why_not_captured() const = 0;
   /// From any thread, as is abort().
   virtual std::optional<std::string> failure() const { return std::nullopt; }
   /// Ends what is under way on the device.

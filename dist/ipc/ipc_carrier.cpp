@@ -82,6 +82,9 @@ class IpcCarrier final : public Carrier, private Staging {
   }
 
   std::string name() const override { return one_process_ ? "memory of the device" : "CUDA IPC"; }
+  std::string why_not_captured() const override {
+    return "here ranks share a GPU and meet on the host before they read each other's memory";
+  }
 
   void send(const Tensor& t, int to) override { staged_->send(t, to); }
   void recv(Tensor& t, int from) override { staged_->recv(t, from); }

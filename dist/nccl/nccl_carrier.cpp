@@ -79,6 +79,7 @@ class NcclCarrier final : public Carrier {
   ~NcclCarrier() override { NcclCarrier::abort(); }
 
   std::string name() const override { return str("nccl ", nccl_version_text(version_)); }
+  std::string why_not_captured() const override { return ""; }
 
   void broadcast(Tensor& t, int root) override {
     issue("ncclBroadcast", [&](ncclComm_t comm, cudaStream_t stream) {
