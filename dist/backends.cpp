@@ -21,7 +21,7 @@
 
 namespace brigade::dist {
 
-std::vector<std::string_view> backend_names() { return {"auto", "threads", "mpi", "plain_mpi"}; }
+std::vector<std::string_view> backend_names() { return {"auto", "threads", "mpi", "plain_mpi", "tcp"}; }
 
 std::optional<MpiLibrary> mpi_library() {
 #if BRIGADE_HAS_MPI

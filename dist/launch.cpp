@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// dist/launch.cpp - ranks as threads of this process, or this process as a rank of an MPI job.
+// dist/launch.cpp - ranks as threads of this process, or this process as a rank of a job.
 #include "dist/launch.h"
 
 #include <pthread.h>
@@ -17,6 +17,7 @@
 #include "dist/algorithms/algorithms.h"
 #include "dist/device_choice.h"
 #include "dist/emulated/emulated_transport.h"
+#include "dist/tcp/torchrun_job.h"
 #include "dist/threads/thread_transport.h"
 
 namespace brigade::dist {
@@ -173,28 +174,30 @@ void run_threads(const LaunchOptions& options, const std::function<void(ProcessG
   if (failure) rethrow_from(failed_rank, size, failure);
 }
 
-void run_mpi(const LaunchOptions& options, const LaunchEnvironment& environment,
-             const std::function<void(ProcessGroup&)>& body) {
-  const bool plain = options.backend == "plain_mpi";
-  const std::string backend = plain ? "plain_mpi" : "mpi";
+// This process as a rank of a job. `backend` is mpi, plain_mpi or tcp.
+void run_process(const LaunchOptions& options, const LaunchEnvironment& environment,
+                 const std::string& backend, const std::function<void(ProcessGroup&)>& body) {
+  const bool tcp = backend == "tcp";
   BRIGADE_CHECK(
-      environment.mpi, "backend ", backend,
+      tcp || environment.mpi, "backend ", backend,
       ": needs a process started by mpirun; start it as launch -n N -- PROGRAM or mpirun -np N PROGRAM");
   BRIGADE_CHECK(options.ranks == 1 || options.ranks == environment.size, "backend ", backend,
-                ": the number of ranks is mpirun's -np; got ranks ", options.ranks, " and -np ",
-                environment.size);
+                ": the number of ranks is ", tcp ? "WORLD_SIZE" : "mpirun's -np", "; got ranks ",
+                options.ranks, " and ", tcp ? "WORLD_SIZE " : "-np ", environment.size);
   set_fault_rank(environment.rank, FaultThreads::all);
   fault_point(FaultAt::start);
-  const std::shared_ptr<Job> job = options.job ? options.job : join_mpi_job(options.group.timeout);
+  const auto join = tcp ? join_torchrun_job : join_mpi_job;
+  const std::shared_ptr<Job> job = options.job ? options.job : join(options.group.timeout);
   set_num_threads(threads_of_process(environment.local_size));
-  const InHost in_host = plain ? InHost::mpi : InHost::shared_memory;
+  const InHost in_host = backend == "plain_mpi" ? InHost::mpi : InHost::shared_memory;
   std::exception_ptr failure;
   {
     std::optional<ProcessGroup> group;
     try {
       group.emplace([&] { return decorated(job->connect(in_host), options); }, options.group, job->stream());
     } catch (const CommError& error) {
-      throw CommError(str(error.what(), "; ", job->arrivals()));
+      const std::string arrivals = job->arrivals();
+      throw CommError(str(error.what(), arrivals.empty() ? "" : "; ", arrivals));
     }
     run_rank(*group, body, [&](std::exception_ptr error) { failure = std::move(error); });
   }
@@ -210,6 +213,11 @@ LaunchEnvironment launch_environment() {
     if (rank < 0 || size < 1) continue;
     // One rank a host is the safe guess for who does not say: too many threads are slow, not wrong.
     return {.mpi = true, .rank = rank, .size = size, .local_size = std::max(1, number(launcher.local_size))};
+  }
+  try {
+    if (const auto self = torchrun_environment())
+      return {.torchrun = true, .rank = self->rank, .size = self->size, .local_size = self->local_size};
+  } catch (const Error&) {  // Said where ranks start.
   }
   return {};
 }
@@ -232,14 +240,19 @@ void run_ranks(const LaunchOptions& options, const std::function<void(ProcessGro
   BRIGADE_CHECK(!options.network || options.device != "cuda",
                 "run_ranks: a modelled network carries tensors of the CPU; got device ", options.device);
   const LaunchEnvironment environment = launch_environment();
-  const bool wants_mpi = options.backend == "mpi" || options.backend == "plain_mpi";
-  if (wants_mpi || (options.backend == "auto" && environment.mpi)) {
-    run_mpi(options, environment, body);
+  std::string backend = options.backend;
+  if (backend == "auto") {
+    // Read once more where nobody has launched this process otherwise: now what is wrong with it is said.
+    const bool torchrun = !environment.mpi && torchrun_environment() && environment.size > 1;
+    backend = environment.mpi ? "mpi" : torchrun ? "tcp" : "threads";
+  }
+  if (backend == "mpi" || backend == "plain_mpi" || backend == "tcp") {
+    run_process(options, environment, backend, body);
   } else {
     std::string choices;
     for (const std::string_view name : backend_names()) choices += str(choices.empty() ? "" : ", ", name);
-    BRIGADE_CHECK(options.backend == "threads" || options.backend == "auto",
-                  "backend: must be a known name; got \"", options.backend, "\"; choose from ", choices);
+    BRIGADE_CHECK(backend == "threads", "backend: must be a known name; got \"", options.backend,
+                  "\"; choose from ", choices);
     run_threads(options, body);
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // dist/launch.h - turns a program into ranks: n threads of this process, or this process as
-// one rank of an MPI job. Read before: dist/process_group.h. The backends that were compiled
-// in are listed in dist/backends.cpp.
+// one rank of a job that MPI or torchrun's environment describes. Read before: dist/process_group.h. The backends that
+// were compiled in are listed in dist/backends.cpp.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,14 @@
 
 namespace brigade::dist {
 
-/// Where this process stands, read from the launcher's environment before MPI starts.
+/// Where this process stands, read from the launcher's environment before anything starts.
 struct LaunchEnvironment {
-  bool mpi = false;  ///< Started by mpirun / mpiexec / srun with a known PMI.
+  bool mpi = false;       ///< Started by mpirun / mpiexec / srun with a known PMI…
+  bool torchrun = false;  ///< … or else by torchrun, or a shell that sets the same (dist/tcp/torchrun_job.h).
   int rank = 0, size = 1;
   int local_size = 1;  ///< Ranks on this host.
 };
+/// Never throws: variables that make no sense are none. run_ranks() says what is wrong with torchrun's.
 LaunchEnvironment launch_environment();
 /// Of `ranks` in this program's job, those on this host: threads of one process all are.
 int ranks_on_this_host(int ranks);
@@ -37,8 +39,8 @@ std::optional<MpiLibrary> mpi_library();
 /// How ranks on one host exchange bytes in a job of several processes.
 enum class InHost : std::uint8_t { shared_memory, mpi };
 
-/// This process's place in a job of several processes (MPI). MPI can be started only once in a process:
-/// whoever runs several groups one after another keeps one Job for all of them.
+/// This process's place in a job of several processes. MPI can be started only once in a process: whoever runs several
+/// groups one after another keeps one Job for all of them.
 class Job {
  public:
   virtual ~Job() = default;  ///< Never communicates; see finish().
@@ -56,18 +58,21 @@ class Job {
 /// Starts MPI. Blocks until all processes of the job have; CommError after `timeout`, naming those of this host that
 /// have not. Throws Error if the mpi backend is not compiled in.
 std::shared_ptr<Job> join_mpi_job(std::chrono::milliseconds timeout = GroupOptions{}.timeout);
+/// The job of torchrun's environment. Throws Error for an environment that makes no sense, or without one; CommError if
+/// rank 0 cannot listen where it should.
+std::shared_ptr<Job> join_torchrun_job(std::chrono::milliseconds timeout = GroupOptions{}.timeout);
 
 struct LaunchOptions {
-  /// auto: mpi under mpirun, else threads. mpi: shared memory between ranks on one host, MPI between hosts. plain_mpi:
-  /// MPI for everything.
+  /// auto: mpi under mpirun, tcp in torchrun's environment, else threads. mpi, tcp: shared memory between ranks on one
+  /// host, MPI or sockets between hosts. plain_mpi: MPI for everything.
   std::string backend = "auto";
-  int ranks = 1;                   ///< threads backend; under mpirun 1 or the number of processes.
+  int ranks = 1;                   ///< threads backend; of a job of processes 1 or their number.
   std::string algorithm = "auto";  ///< Of all_reduce: auto (the backend's own), naive, tree, ring, …
   GroupOptions group = {};
   /// auto, cpu or cuda: whether tensors may lie on a GPU beside the CPU; see dist/device_choice.h.
   std::string device = "cpu";
   std::optional<NetworkModel> network = {};  ///< Collectives take at least as long as on this network.
-  /// mpi: a job joined already. Without one, run_ranks joins and finishes one.
+  /// mpi, tcp: a job joined already. Without one, run_ranks joins and finishes one.
   std::shared_ptr<Job> job = {};
   /// threads: makes a rank's transport, on its communication stream. Empty: the backend's own.
   std::function<std::unique_ptr<Transport>(int rank)> connect = {};

@@ -273,10 +273,8 @@ void run(const AllReduceOptions& o, Report& report) {
   if (o.zero_copy && place.rank == 0) zero_copy.emplace(place.mpi ? place.size : o.ranks, all.back());
 
   dist::LaunchOptions launch{.ranks = o.ranks};
-  if (place.mpi) {
-    launch.ranks = 1;
-    launch.job = dist::join_mpi_job();
-  }
+  if (place.size > 1) launch.ranks = 1;
+  if (place.mpi) launch.job = dist::join_mpi_job();
   dist::run_ranks(launch, [&](ProcessGroup& group) {
     std::optional<ProcessGroup> mpi;
     if (o.mpi)

@@ -27,7 +27,9 @@ std::string cpuinfo(std::string_view key) {
 }  // namespace
 
 std::string launcher_text() {
-  if (!dist::launch_environment().mpi) return "no launcher";
+  const dist::LaunchEnvironment self = dist::launch_environment();
+  if (self.torchrun) return "launched by torchrun, or as it does";
+  if (!self.mpi) return "no launcher";
   if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) return "launched by Open MPI's mpirun";
   if (std::getenv("SLURM_NTASKS") != nullptr) return "launched by srun";
   return "launched by an mpiexec that speaks PMI";

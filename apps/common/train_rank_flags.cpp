@@ -17,14 +17,16 @@ std::vector<dist::PlanRule> named_rules() {
 void add_rank_flags(CLI::App& app, Raw& raw) {
   TrainOptions& o = raw.options;
   const auto group = app.add_option_group("Ranks");
-  group->add_option("--ranks", o.ranks, "Ranks as threads of this process; under mpirun the launcher decides")
+  group
+      ->add_option("--ranks", o.ranks,
+                   "Ranks as threads of this process; under mpirun or torchrun the launcher decides")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   group
       ->add_option(
           "--backend", o.backend,
-          "How ranks talk: mpi under mpirun, through shared memory inside a host (plain_mpi: not even "
-          "there), else threads")
+          "How ranks talk: mpi under mpirun, tcp with torchrun's RANK, WORLD_SIZE, MASTER_ADDR and "
+          "MASTER_PORT, both through shared memory inside a host (plain_mpi: not even there), else threads")
       ->check(one_of(dist::backend_names()))
       ->capture_default_str();
   group->add_option("--algorithm", o.algorithm, "All-reduce: auto is the backend's own")
@@ -45,7 +47,7 @@ void add_rank_flags(CLI::App& app, Raw& raw) {
       ->check(CLI::Range(1, 1024));
   group
       ->add_option("--timeout", o.timeout,
-                   "Seconds to wait for a peer before giving up, from MPI_Init to the end")
+                   "Seconds to wait for a peer before giving up, from the start to the end")
       ->check(CLI::Range(0.001, 1e7))
       ->capture_default_str();
   group

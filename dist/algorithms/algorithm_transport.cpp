@@ -72,7 +72,9 @@ const Algorithm& find_algorithm(std::string_view name) {
 
 void all_reduce(AllReduceSteps steps, Transport& transport, Tensor& t, Reduce op) {
   Tensor sum = widened(t);
-  steps(transport, sum, op);
+  const std::int64_t begin = sum.raw() - sum.storage().data();
+  Tensor flat = Tensor::over(sum.storage().slice(begin, sum.bytes()), {sum.numel()}, sum.dtype());
+  steps(transport, flat, op);
   finish(sum, t, op, transport.size());
 }
 

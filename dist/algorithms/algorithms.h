@@ -43,7 +43,8 @@ std::span<const Algorithm> algorithms();
 /// Throws Error that lists the choices.
 const Algorithm& find_algorithm(std::string_view name);
 
-/// A complete all-reduce with these steps: 16-bit floats travel as f32 and are rounded once; mean divides.
+/// A complete all-reduce with these steps, of a dense tensor of any shape: 16-bit floats travel as f32 and are rounded
+/// once; mean divides.
 void all_reduce(AllReduceSteps steps, Transport& transport, Tensor& t, Reduce op);
 
 /// `inner` with its all_reduce replaced.

@@ -12,7 +12,11 @@ namespace {
 class TwoLevelTransport final : public Transport {
  public:
   explicit TwoLevelTransport(TwoLevels levels)
-      : here_(std::move(levels.here)), across_(std::move(levels.across)), all_(std::move(levels.all)) {}
+      : here_(std::move(levels.here)),
+        across_(std::move(levels.across)),
+        all_(std::move(levels.all)),
+        name_(std::move(levels.name)),
+        arrivals_(std::move(levels.arrivals)) {}
 
   void all_reduce(Tensor& t, Reduce op) override {
     Tensor sum = widened(t);
@@ -27,7 +31,7 @@ class TwoLevelTransport final : public Transport {
 
   int rank() const override { return all_->rank(); }
   int size() const override { return all_->size(); }
-  std::string_view name() const override { return "mpi + shared memory"; }
+  std::string_view name() const override { return name_; }
   void send(const Tensor& t, int to) override { all_->send(t, to); }
   void recv(Tensor& t, int from) override { all_->recv(t, from); }
   void send_recv(const Tensor& sent, int to, Tensor& received, int from) override {
@@ -53,7 +57,7 @@ class TwoLevelTransport final : public Transport {
     all_->report(progress);
     here_->report(progress);
   }
-  std::string arrivals() const override { return all_->arrivals(); }
+  std::string arrivals() const override { return arrivals_ ? arrivals_() : all_->arrivals(); }
   std::optional<std::string> failure() const override {
     const auto found = all_->failure();
     return found ? found : here_->failure();
@@ -71,6 +75,8 @@ class TwoLevelTransport final : public Transport {
 
  private:
   const std::unique_ptr<Transport> here_, across_, all_;
+  const std::string name_;
+  const std::function<std::string()> arrivals_;
 };
 
 }  // namespace

@@ -228,3 +228,30 @@ TEST_CASE("all_gather_text gives every rank all texts in rank order", "[dist][co
       require(all[static_cast<std::size_t>(r)] == text(r), str("text ", r));
   });
 }
+
+TEST_CASE("a transport takes tensors of any shape, in the order of their memory",
+          "[dist][collectives][ranks]") {
+  for_each_world([](ProcessGroup& group) {
+    if (group.device() != Device{}) return;  // Of the host's transport.
+    const int rank = group.rank(), size = group.size();
+    for (const std::int64_t rows : {2, 30'000}) {
+      const Tensor t = pattern(rank, 3 * rows, DType::f32).view({rows, 3});
+      Tensor all = Tensor::zeros({size, rows, 3}, DType::f32);
+      Tensor sum = pattern(rank, 3 * rows, DType::f32).view({rows, 3});
+      group
+          .run({.operation = "shapes",
+                .run =
+                    [&](Transport& transport) {
+                      if (transport.size() == 1) return;
+                      transport.all_gather(t, all);
+                      transport.all_reduce(sum, Reduce::sum);
+                    }})
+          .wait();
+      if (size == 1) return;
+      require_same(sum.view({3 * rows}), reduced(size, 3 * rows, DType::f32, Reduce::sum), "sum");
+      for (int r = 0; r < size; ++r)
+        require_same(all.slice(0, r, r + 1).view({3 * rows}), pattern(r, 3 * rows, DType::f32),
+                     str("of rank ", r));
+    }
+  });
+}

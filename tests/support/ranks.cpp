@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "dist/shm/shm_transport.h"
+#include "dist/tcp/tcp_transport.h"
 #include "tests/support/tensors.h"
 #include "tests/support/test.h"
 
@@ -102,6 +103,19 @@ void run_world(const dist::LaunchOptions& options, const std::function<void(dist
   SUCCEED();
 }
 
+// Ranks that are threads and connected as processes are.
+std::function<std::unique_ptr<dist::Transport>(int)> over_sockets(int size) {
+  std::vector<std::shared_ptr<dist::MeetingPoint>> places;
+  for (int rank = 0; rank < size; ++rank) {
+    const int port = rank == 0 ? 0 : places[0]->port();
+    places.push_back(std::make_shared<dist::MeetingPoint>(dist::Endpoint{"127.0.0.1", port}, rank, size));
+  }
+  return [places](int rank) {
+    dist::TcpPeers peers = places[static_cast<std::size_t>(rank)]->connect(std::chrono::seconds(20));
+    return dist::make_tcp_transport(std::make_shared<dist::TcpLines>(std::move(peers), rank));
+  };
+}
+
 // Under mpiexec: one voice, and the end of MPI after the last case.
 class MpiListener : public ListenerBase {
  public:
@@ -149,10 +163,14 @@ std::string device() {
   return wanted != nullptr ? wanted : "cpu";
 }
 
-bool under_mpi() { return dist::launch_environment().mpi; }
+bool under_mpi() {
+  const dist::LaunchEnvironment self = dist::launch_environment();
+  return self.mpi || self.torchrun;
+}
 
 std::shared_ptr<dist::Job> mpi_job() {
-  if (under_mpi() && !job_slot()) job_slot() = dist::join_mpi_job();
+  if (under_mpi() && !job_slot())
+    job_slot() = dist::launch_environment().mpi ? dist::join_mpi_job() : dist::join_torchrun_job();
   return job_slot();
 }
 
@@ -163,7 +181,8 @@ void for_each_world(const std::function<void(dist::ProcessGroup&)>& body, const 
                              .device = options.network ? "cpu" : device(),
                              .network = options.network};
   const char* const chosen = std::getenv("BRIGADE_TEST_BACKEND");
-  const std::string backend = chosen != nullptr ? chosen : under_mpi() ? "mpi" : "threads";
+  const bool torchrun = dist::launch_environment().torchrun;
+  const std::string backend = chosen != nullptr ? chosen : torchrun ? "tcp" : under_mpi() ? "mpi" : "threads";
   if (under_mpi()) {
     launch.backend = backend;
     launch.ranks = dist::launch_environment().size;
@@ -177,6 +196,7 @@ void for_each_world(const std::function<void(dist::ProcessGroup&)>& body, const 
       launch.connect = [memory = dist::HostMemory::make(size)](int rank) {
         return dist::make_shm_transport(memory, rank);
       };
+    if (backend == "tcp") launch.connect = over_sockets(size);
     run_world(launch, body);
   }
 }

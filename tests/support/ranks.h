@@ -24,17 +24,18 @@ struct WorldOptions {
 /// or otherwise. A world that takes over a minute is ended with a message that names the ranks still running.
 ///
 /// With BRIGADE_TEST_DEVICE=cuda every rank has a GPU beside the CPU, real or emulated, as its group's device (worlds
-/// with a modelled network do not). BRIGADE_TEST_BACKEND chooses another transport for the same cases: shared_memory
-/// without mpiexec (ranks are threads, and meet in shared memory as processes would), plain_mpi with it.
+/// with a modelled network do not). BRIGADE_TEST_BACKEND chooses another transport for the same cases: shared_memory or
+/// tcp without mpiexec (ranks are threads, and meet as processes would), plain_mpi with it.
 ///
-/// Under mpiexec MPI starts at the first call and ends with the test run; only rank 0 prints, or who failed.
-/// A body must not leave the group aborted there: MPI cannot go on after that, and all later cases fail.
+/// Under mpiexec MPI starts at the first call and ends with the test run; only rank 0 prints, or who failed. A body may
+/// not leave the group aborted there: MPI cannot go on after that, and all later cases fail. The same in torchrun's
+/// environment (tests/support/as_torchrun.sh), but for MPI.
 void for_each_world(const std::function<void(dist::ProcessGroup&)>& body, const WorldOptions& options = {});
 
 /// What BRIGADE_TEST_DEVICE says: "cpu" or "cuda".
 std::string device();
 
-/// True in a test program that was started by mpiexec.
+/// True in a test program that was started by mpiexec, or in torchrun's environment: its ranks are processes.
 bool under_mpi();
 
 /// The job this test program joined, or nullptr when it runs by itself.

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// tests/dist/tcp_test.cpp - what only the ranks of torchrun's environment have: the environment, the meeting point, and
+// sockets that end. Ranks are threads here; collectives_test.cpp runs over sockets between processes, too.
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "dist/tcp/tcp_transport.h"
+#include "dist/tcp/torchrun_job.h"
+#include "tests/dist/patterns.h"
+#include "tests/support/ranks.h"
+#include "tests/support/test.h"
+
+using namespace brigade;
+using namespace brigade::dist;
+using namespace brigade::test;
+using Catch::Matchers::Equals;
+using Catch::Matchers::StartsWith;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr const char* kVariables[] = {"RANK",
+                                      "WORLD_SIZE",
+                                      "LOCAL_RANK",
+                                      "LOCAL_WORLD_SIZE",
+                                      "MASTER_ADDR",
+                                      "MASTER_PORT",
+                                      "TORCHELASTIC_USE_AGENT_STORE"};
+using Variables = std::map<std::string, std::string>;
+
+// action() with exactly these variables set.
+template <class Action>
+auto with(const Variables& variables, const Action& action) {
+  struct Restore {
+    Variables before;
+    ~Restore() {
+      for (const char* name : kVariables) unsetenv(name);
+      for (const auto& [name, value] : before) setenv(name.c_str(), value.c_str(), 1);
+    }
+  } restore;
+  for (const char* name : kVariables) {
+    if (const char* const value = std::getenv(name)) restore.before[name] = value;
+    unsetenv(name);
+  }
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  return action();
+}
+
+std::string refused(const Variables& variables) {
+  return with(variables, [] { return thrown_by([] { static_cast<void>(torchrun_environment()); }); });
+}
+
+// What each rank's part throws, all at once. Rank 0's listener is made first: the others are told its port.
+std::vector<std::string> at_once(int ranks, const std::function<void(int rank, const Endpoint&)>& part,
+                                 const Endpoint& at) {
+  std::vector<std::string> out(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back(
+        [&, rank] { out[static_cast<std::size_t>(rank)] = thrown_by([&] { part(rank, at); }); });
+  for (std::thread& thread : threads) thread.join();
+  return out;
+}
+
+std::shared_ptr<TcpLines> lines_of(MeetingPoint& place) {
+  return std::make_shared<TcpLines>(place.connect(milliseconds(5000)), place.rank());
+}
+
+// body(group) on every rank of a group over sockets, with what it throws.
+std::vector<std::string> over_sockets(int ranks, milliseconds timeout,
+                                      const std::function<void(ProcessGroup&)>& body) {
+  MeetingPoint first({"127.0.0.1", 0}, 0, ranks);
+  const auto part = [&](int rank, const Endpoint& at) {
+    std::optional<MeetingPoint> other;
+    MeetingPoint& place = rank == 0 ? first : other.emplace(at, rank, ranks);
+    ProcessGroup group([&] { return make_tcp_transport(lines_of(place)); }, {.timeout = timeout});
+    body(group);
+    group.close();
+  };
+  return at_once(ranks, part, {"127.0.0.1", first.port()});
+}
+
+Tensor ones() {
+  return filled(10, DType::f32, [](std::int64_t) { return 1; });
+}
+
+}  // namespace
+
+TEST_CASE("torchrun's environment says rank, size and where rank 0 is", "[dist][tcp]") {
+  const Variables set{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
+  with(set, [] {
+    const auto self = torchrun_environment();
+    REQUIRE(self);
+    REQUIRE(self->rank == 1);
+    REQUIRE(self->size == 4);
+    REQUIRE(self->local_size == 1);  // Not known: one a host.
+    REQUIRE_THAT(self->master.text(), Equals("node7:29500"));
+    const LaunchEnvironment launched = launch_environment();
+    if (!launched.mpi) REQUIRE(launched.torchrun);
+    return 0;
+  });
+  Variables more = set;
+  more["LOCAL_WORLD_SIZE"] = "2";
+  // torchrun's own process is at the port.
+  more["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  with(more, [] {
+    REQUIRE(torchrun_environment()->local_size == 2);
+    REQUIRE(torchrun_environment()->master.port == 29501);
+    return 0;
+  });
+  more["MASTER_ADDR"] = "127.0.0.1";
+  more.erase("LOCAL_WORLD_SIZE");
+  REQUIRE(with(more, [] { return torchrun_environment()->local_size; }) == 4);
+  // Not started so, and nobody to meet.
+  REQUIRE_FALSE(with({{"RANK", "1"}}, [] { return torchrun_environment().has_value(); }));
+  REQUIRE(with({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, [] { return torchrun_environment()->size; }) == 1);
+}
+
+TEST_CASE("a launcher of MPI comes before torchrun's environment", "[dist][tcp]") {
+  if (under_mpi()) return;
+  setenv("PMI_RANK", "0", 1);
+  setenv("PMI_SIZE", "3", 1);
+  const LaunchEnvironment launched =
+      with({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}},
+           launch_environment);
+  unsetenv("PMI_RANK");
+  unsetenv("PMI_SIZE");
+  REQUIRE(launched.mpi);
+  REQUIRE_FALSE(launched.torchrun);
+  REQUIRE(launched.size == 3);
+}
+
+TEST_CASE("an environment that makes no sense is refused in one line, and is none for who only asks",
+          "[dist][tcp][error]") {
+  const Variables good{
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
+  const auto but = [&](const std::string& name, const std::string& value) {
+    Variables out = good;
+    out[name] = value;
+    return out;
+  };
+  const std::string who = "Error: torchrun's environment: ";
+  REQUIRE_THAT(refused(but("RANK", "2")),
+               Equals(who + "RANK must be below WORLD_SIZE; got RANK=2, WORLD_SIZE=2"));
+  REQUIRE_THAT(refused(but("RANK", "one")),
+               Equals(who + "RANK must be a number from 0 to 65536; got \"one\""));
+  REQUIRE_THAT(refused(but("RANK", "1x")), StartsWith(who + "RANK must be a number"));
+  REQUIRE_THAT(refused(but("WORLD_SIZE", "0")), StartsWith(who + "WORLD_SIZE must be a number from 1"));
+  REQUIRE_THAT(refused(but("LOCAL_RANK", "2")), StartsWith(who + "LOCAL_RANK must be a number from 0 to 1"));
+  REQUIRE_THAT(refused(but("MASTER_PORT", "0")),
+               StartsWith(who + "MASTER_PORT must be a number from 1 to 65535"));
+  REQUIRE_THAT(refused(but("MASTER_PORT", "")),
+               ContainsSubstring("MASTER_PORT") && ContainsSubstring("it is not set"));
+  REQUIRE_THAT(refused(but("MASTER_ADDR", "")),
+               StartsWith(who + "MASTER_ADDR must be where rank 0 can be reached"));
+  if (under_mpi()) return;
+  with(but("RANK", "2"), [] {
+    REQUIRE_FALSE(launch_environment().torchrun);
+    REQUIRE_THROWS_WITH(run_ranks({}, [](ProcessGroup&) {}),
+                        ContainsSubstring("RANK must be below WORLD_SIZE"));
+    run_ranks({.backend = "threads"}, [](ProcessGroup&) {});  // Who does not ask does not hear.
+    return 0;
+  });
+  REQUIRE_THROWS_WITH(run_ranks({.backend = "tcp"}, [](ProcessGroup&) {}),
+                      ContainsSubstring("backend tcp: needs RANK, WORLD_SIZE above 1"));
+}
+
+TEST_CASE("a rank that does not come to the meeting point is named within the time-out",
+          "[dist][tcp][error]") {
+  MeetingPoint first({"127.0.0.1", 0}, 0, 3);
+  const auto thrown = at_once(2,
+                              [&](int rank, const Endpoint& at) {
+                                if (rank == 0) return static_cast<void>(first.connect(milliseconds(600)));
+                                MeetingPoint place(at, 1, 3);
+                                static_cast<void>(place.connect(milliseconds(5000)));
+                              },
+                              {"127.0.0.1", first.port()});
+  for (const std::string& text : thrown)
+    REQUIRE_THAT(text, StartsWith("CommError: tcp: not all ranks came to 127.0.0.1:") &&
+                           ContainsSubstring("arrived: ranks 0, 1; missing: rank 2"));
+  MeetingPoint alone({"127.0.0.1", 1}, 1, 2);
+  REQUIRE_THAT(thrown_by([&] { static_cast<void>(alone.connect(milliseconds(200))); }),
+               Equals("CommError: tcp: rank 0 does not answer at 127.0.0.1:1: Connection refused"));
+}
+
+TEST_CASE("ranks that disagree about who they are hear it, all of them", "[dist][tcp][error]") {
+  for (const bool same_rank : {true, false}) {
+    MeetingPoint first({"127.0.0.1", 0}, 0, 3);
+    const auto thrown =
+        at_once(3,
+                [&](int rank, const Endpoint& at) {
+                  if (rank == 0) return static_cast<void>(first.connect(milliseconds(5000)));
+                  MeetingPoint place(at, same_rank ? 1 : rank, same_rank || rank == 1 ? 3 : 4);
+                  static_cast<void>(place.connect(milliseconds(5000)));
+                },
+                {"127.0.0.1", first.port()});
+    for (const std::string& text : {thrown[0], thrown[2]})
+      REQUIRE_THAT(text, ContainsSubstring(same_rank ? "two processes came as rank 1"
+                                                     : "rank 2 came with WORLD_SIZE 4, rank 0 has 3"));
+  }
+}
+
+TEST_CASE("strangers at the port are not answered and do not disturb the ranks", "[dist][tcp]") {
+  MeetingPoint first({"127.0.0.1", 0}, 0, 2);
+  const Endpoint at{"127.0.0.1", first.port()};
+  const auto soon = Clock::now() + std::chrono::seconds(2);
+  std::string why;
+  const Descriptor rude = connect_by(at, soon, why), gone = connect_by(at, soon, why);
+  const std::string nonsense =
+      "GET / HTTP/1.1\r\nHost: nobody\r\n\r\n and more, so that it is longer than a hello";
+  REQUIRE(send_by(rude, nonsense.data(), nonsense.size(), soon));
+  shutdown(gone.get(), SHUT_RDWR);
+  const auto thrown = at_once(
+      2,
+      [&](int rank, const Endpoint& there) {
+        std::optional<MeetingPoint> other;
+        const auto lines = lines_of(rank == 0 ? first : other.emplace(there, rank, 2));
+        const auto transport = make_tcp_transport(lines);
+        transport->barrier();
+        transport->close();
+      },
+      at);
+  REQUIRE(thrown == std::vector<std::string>(2));
+}
+
+TEST_CASE("a rank whose connections end is named at once, whoever waits for whom", "[dist][tcp][error]") {
+  const auto begin = Clock::now();
+  MeetingPoint first({"127.0.0.1", 0}, 0, 3);
+  const auto thrown =
+      at_once(3,
+              [&](int rank, const Endpoint& at) {
+                std::optional<MeetingPoint> other;
+                MeetingPoint& place = rank == 0 ? first : other.emplace(at, rank, 3);
+                if (rank == 2) {  // As a process that is killed: its sockets are closed without a word.
+                  make_tcp_transport(lines_of(place))->barrier();
+                  return;
+                }
+                ProcessGroup group([&] { return make_tcp_transport(lines_of(place)); },
+                                   {.timeout = milliseconds(20'000), .check_calls = false});
+                group.barrier().wait();
+                // A long one goes around the ring: not everybody waits for rank 2 itself.
+                const Tensor t = Tensor::zeros({100'000}, DType::f32);
+                while (true) group.all_reduce(t, Reduce::sum, "bucket 1").wait();
+              },
+              {"127.0.0.1", first.port()});
+  for (const int r : {0, 1})
+    REQUIRE_THAT(thrown[static_cast<std::size_t>(r)],
+                 ContainsSubstring("bucket 1: rank 2 (process ") && ContainsSubstring("is gone"));
+  REQUIRE(Clock::now() - begin < std::chrono::seconds(5));
+}
+
+TEST_CASE("over sockets a rank's failure is heard by all with its reason, in the midst of a wait",
+          "[dist][tcp][error]") {
+  const auto begin = Clock::now();
+  const auto thrown = over_sockets(3, milliseconds(20'000), [](ProcessGroup& group) {
+    group.barrier().wait();
+    if (group.rank() == 1) {
+      std::this_thread::sleep_for(milliseconds(100));  // The others wait for it by then.
+      group.abort("rank 1/3 failed: no such file: data.bin");
+      throw Error("no such file: data.bin");
+    }
+    group.all_reduce(ones(), Reduce::sum, "bucket 0").wait();
+  });
+  for (const int r : {0, 2})
+    REQUIRE_THAT(thrown[static_cast<std::size_t>(r)],
+                 ContainsSubstring("bucket 0: rank 1/3 failed: no such file: data.bin"));
+  REQUIRE(Clock::now() - begin < std::chrono::seconds(5));
+}
+
+TEST_CASE("over sockets the time-out names the rank that did not come", "[dist][tcp][error]") {
+  std::atomic<int> waiting = 2;
+  const auto thrown = over_sockets(3, milliseconds(400), [&](ProcessGroup& group) {
+    group.barrier().wait();
+    if (group.rank() == 1) {
+      while (waiting > 0) std::this_thread::sleep_for(milliseconds(5));
+      return;
+    }
+    const std::string error = thrown_by([&] { group.all_reduce(ones(), Reduce::sum, "bucket 0").wait(); });
+    --waiting;
+    throw CommError(error);
+  });
+  REQUIRE_THAT(thrown[0] + thrown[2],
+               ContainsSubstring("bucket 0: not done within 400 ms") && ContainsSubstring("missing: rank 1"));
+}
