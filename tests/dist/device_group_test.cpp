@@ -2,8 +2,10 @@
 // tests/dist/device_group_test.cpp - collectives of a device: order by events, times, and what goes wrong there. Run on
 // the emulated GPU (tests/fake_gpu), whose NCCL can be told to break; what a real one can show runs there as well.
 #include <cstdlib>
+#include <iostream>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "dist/device_choice.h"
 #include "dist/device_transport.h"
@@ -276,6 +278,25 @@ TEST_CASE("a link that breaks is a CommError on all ranks, whichever saw it", "[
   const auto thrown = outcomes({.backend = "threads", .ranks = 2, .device = "cuda"}, reduce_for_ever);
   for (const std::string& text : thrown) REQUIRE_THAT(text, StartsWith("CommError: "));
   REQUIRE_THAT(thrown[0] + thrown[1], ContainsSubstring("a link broke"));
+}
+
+// Run by mpiexec -n 2, as a CTest entry of its own: it ends the job.
+TEST_CASE("hidden: a link breaks on rank 1 of two processes", "[.][nccl-break]") {
+  REQUIRE(under_mpi());
+  const Setting broken("FAKE_NCCL_ASYNC_ERROR", "1:3");
+  const LaunchEnvironment self = launch_environment();
+  const LaunchOptions launch{.backend = "mpi", .ranks = self.size, .device = "cuda", .job = mpi_job()};
+  const std::string error = thrown_by([&] {
+    run_ranks(launch, [&](ProcessGroup& group) {
+      const auto begin = Clock::now();
+      const std::string thrown = thrown_by([&] { reduce_for_ever(group); });
+      const bool in_time = Clock::now() - begin < std::chrono::seconds(5);
+      std::cerr << str("rank ", self.rank, in_time ? " ended in time: " : " ended late: ", thrown, "\n");
+      throw CommError(thrown);
+    });
+  });
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // mpiexec ends the others with the first.
+  FAIL(error);
 }
 
 TEST_CASE("a kernel that waits for a peer for ever is ended by the time-out, on all ranks",

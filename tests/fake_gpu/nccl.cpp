@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// tests/fake_gpu/nccl.cpp - libnccl.so.2 on the emulated GPU: what dist/nccl calls, for ranks that are threads of one
-// process. Strict where the real library leaves mistakes to hang: order, counts, devices, a call on a communicator that
-// is not through with the last one. FAKE_NCCL_VERSION, FAKE_NCCL_HANG and FAKE_NCCL_ASYNC_ERROR (nccl_world.cpp) set it
-// up.
+// tests/fake_gpu/nccl.cpp - libnccl.so.2 on the emulated GPU: what dist/nccl calls, for ranks that are threads or
+// processes of one machine. Strict where the real library leaves mistakes to hang: order, counts, devices, a call on a
+// communicator that is not through with the last one. FAKE_NCCL_VERSION, FAKE_NCCL_HANG and FAKE_NCCL_ASYNC_ERROR
+// (nccl_world.cpp) set it up.
 #include <nccl.h>
 #include <unistd.h>
 
@@ -12,14 +12,16 @@
 #include <memory>
 
 #include "tests/fake_gpu/fake_gpu.h"
+#include "tests/fake_gpu/nccl_remote.h"
 #include "tests/fake_gpu/nccl_world.h"
 
 using fake_gpu::NcclCall;
 using fake_gpu::NcclMessage;
+using fake_gpu::NcclRanks;
 using fake_gpu::NcclWorld;
 
 struct ncclComm {
-  std::shared_ptr<NcclWorld> world;
+  std::shared_ptr<NcclRanks> world;
   int rank = 0, device = 0;
   bool blocking = true;
   std::atomic<bool> busy{false};  // A non-blocking call has not been asked about yet.
@@ -41,6 +43,15 @@ struct Registry {
 Registry& registry() {
   static Registry& registry = *new Registry;  // Outlives threads that still leave.
   return registry;
+}
+
+// Of the id `number` of this process; made by the first rank that asks.
+std::shared_ptr<NcclWorld> world_of(std::uint64_t number, int size) {
+  std::lock_guard lock(registry().mutex);
+  std::weak_ptr<NcclWorld>& slot = registry().worlds[number];
+  std::shared_ptr<NcclWorld> world = slot.lock();
+  if (!world) slot = world = std::make_shared<NcclWorld>(size);
+  return world;
 }
 
 // The id: process, number.
@@ -141,6 +152,7 @@ const char* ncclGetLastError(ncclComm_t comm) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* out) {
+  fake_gpu::serve_nccl(world_of);  // Ranks of other processes find the world here.
   std::lock_guard lock(registry().mutex);
   const Id id{getpid(), registry().next++};
   std::memset(out, 0, sizeof *out);
@@ -154,15 +166,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId uniq
   std::memcpy(&id, unique.internal, sizeof id);
   *out = nullptr;
   if (rank < 0 || rank >= size) return refuse(ncclInvalidArgument, "the rank is not one of the size");
-  if (id.process != getpid())
-    return refuse(ncclSystemError, "the emulated NCCL joins threads of one process only");
-  std::shared_ptr<NcclWorld> world;
-  {
-    std::lock_guard lock(registry().mutex);
-    std::weak_ptr<NcclWorld>& slot = registry().worlds[id.number];
-    world = slot.lock();
-    if (!world) slot = world = std::make_shared<NcclWorld>(size);
-  }
+  std::shared_ptr<NcclRanks> world;
+  if (id.process == getpid())
+    world = world_of(id.number, size);
+  else
+    world = fake_gpu::connect_nccl(id.process, id.number, size);
+  if (!world) return refuse(ncclSystemError, "the process that made the id does not answer");
   if (world->size() != size) return refuse(ncclInvalidArgument, "the ranks give different sizes");
   last_error.clear();
   auto comm = std::make_unique<ncclComm>();

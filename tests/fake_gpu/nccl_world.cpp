@@ -152,12 +152,6 @@ void NcclWorld::abort(int rank) {
   changed_.notify_all();
 }
 
-void NcclWorld::fail(int rank, ncclResult_t code, const std::string& text) {
-  std::lock_guard lock(mutex_);
-  at(rank).error = code;
-  at(rank).text = text;
-}
-
 ncclResult_t NcclWorld::state(int rank) {
   std::lock_guard lock(mutex_);
   const Rank& mine = at(rank);
@@ -172,7 +166,7 @@ std::string NcclWorld::last_error(int rank) {
   return at(rank).text;
 }
 
-void NcclWorld::run(int rank, const NcclCall& call) {
+bool NcclWorld::run(int rank, const NcclCall& call) {
   std::unique_lock lock(mutex_);
   Rank& mine = at(rank);
   const std::uint64_t number = mine.calls++;
@@ -181,7 +175,10 @@ void NcclWorld::run(int rank, const NcclCall& call) {
     mine.error = ncclRemoteError;
     mine.text = "a link broke, as FAKE_NCCL_ASYNC_ERROR wants it";
   }
-  if (hangs_ == here || breaks_ == here) return changed_.wait(lock, [&] { return mine.aborted; });
+  if (hangs_ == here || breaks_ == here) {
+    changed_.wait(lock, [&] { return mine.aborted; });
+    return false;
+  }
 
   Meeting& meeting = meetings_[number];
   meeting.calls.resize(static_cast<std::size_t>(size_));
@@ -194,7 +191,9 @@ void NcclWorld::run(int rank, const NcclCall& call) {
     changed_.notify_all();
   }
   changed_.wait(lock, [&] { return meeting.over || mine.aborted; });
-  if (meeting.over && --meeting.count == 0) meetings_.erase(number);
+  const bool over = meeting.over;
+  if (over && --meeting.count == 0) meetings_.erase(number);
+  return over;
 }
 
 void NcclWorld::finish(Meeting& meeting) {
@@ -225,7 +224,7 @@ void NcclWorld::finish(Meeting& meeting) {
   }
 }
 
-void NcclWorld::exchange(int rank, const std::vector<NcclMessage>& sends,
+bool NcclWorld::exchange(int rank, const std::vector<NcclMessage>& sends,
                          const std::vector<NcclMessage>& receives) {
   std::unique_lock lock(mutex_);
   Rank& mine = at(rank);
@@ -262,6 +261,7 @@ void NcclWorld::exchange(int rank, const std::vector<NcclMessage>& sends,
       std::erase_if(box, [&](Letter* l) {
         return std::any_of(sent.begin(), sent.end(), [&](Letter& own) { return &own == l; });
       });
+  return !mine.aborted;
 }
 
 }  // namespace fake_gpu

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tests/fake_gpu/nccl_world.h - where the ranks of an emulated NCCL communicator meet: threads of one process, each on
-// the thread of its stream. Read before: tests/fake_gpu/fake_gpu.h. Read next: tests/fake_gpu/nccl.cpp, the library.
+// the thread of its stream; those of other processes come in by nccl_remote.h. Read before: tests/fake_gpu/fake_gpu.h.
+// Read next: tests/fake_gpu/nccl.cpp, the library.
 #pragma once
 
 #include <nccl.h>
@@ -42,26 +43,42 @@ struct NcclMessage {
 
 std::size_t nccl_size_of(ncclDataType_t type);
 
-/// Thread-safe. What waits for peers ends when this rank aborts, as the real library's kernels do, and not before.
-class NcclWorld {
+/// The ranks of a communicator, wherever they meet. Thread-safe. What waits for peers ends when this rank aborts, as
+/// the real library's kernels do, and not before.
+class NcclRanks {
  public:
-  explicit NcclWorld(int size);
-  int size() const { return size_; }
+  virtual ~NcclRanks() = default;
+  virtual int size() const = 0;
 
   // On any thread.
 
-  void join(int rank, int device, bool may_share);
-  void leave(int rank);  ///< ncclCommFinalize
-  void abort(int rank);
-  void fail(int rank, ncclResult_t code, const std::string& text);
+  virtual void join(int rank, int device, bool may_share) = 0;
+  virtual void leave(int rank) = 0;  ///< ncclCommFinalize
+  virtual void abort(int rank) = 0;
   /// ncclInProgress while ranks are missing that have to join, or to leave after leave().
-  ncclResult_t state(int rank);
-  std::string last_error(int rank);
+  virtual ncclResult_t state(int rank) = 0;
+  virtual std::string last_error(int rank) = 0;
 
-  // On the thread of the rank's stream.
+  // On the thread of the rank's stream. False: it was aborted, and nothing has arrived.
 
-  void run(int rank, const NcclCall& call);
-  void exchange(int rank, const std::vector<NcclMessage>& sends, const std::vector<NcclMessage>& receives);
+  virtual bool run(int rank, const NcclCall& call) = 0;
+  virtual bool exchange(int rank, const std::vector<NcclMessage>& sends,
+                        const std::vector<NcclMessage>& receives) = 0;
+};
+
+/// They meet here.
+class NcclWorld final : public NcclRanks {
+ public:
+  explicit NcclWorld(int size);
+  int size() const override { return size_; }
+  void join(int rank, int device, bool may_share) override;
+  void leave(int rank) override;
+  void abort(int rank) override;
+  ncclResult_t state(int rank) override;
+  std::string last_error(int rank) override;
+  bool run(int rank, const NcclCall& call) override;
+  bool exchange(int rank, const std::vector<NcclMessage>& sends,
+                const std::vector<NcclMessage>& receives) override;
 
  private:
   struct Rank {
