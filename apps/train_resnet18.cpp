@@ -79,8 +79,10 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
 
   const auto model = make_model(options, train_set.classes);
   model->to(group.device());
+  const data::LoaderOptions loading = loading_for(group.device(), course.loading);
   DeviceBatches to_device(group.device());
-  data::Loader loader(train_set, course.loading);
+  const DeviceImages to_images(group.device(), train_set, loading);
+  data::Loader loader(train_set, loading);
   const bool same_plan = resumed && resumed->same_plan(options, group.size());
   const auto wrapped = wrap_model(options, *model, train_set, group,
                                   same_plan ? resumed->checkpoint.manifest.bucket_plan : "");
@@ -158,13 +160,14 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
     };
     if (!captured)
       return train_step(
-          options, *model, ddp, checks, [&] { return to_device(load()); }, [&] { state.update(step); });
+          options, *model, ddp, checks, [&] { return to_images(to_device(load())); },
+          [&] { state.update(step); });
     std::vector<data::Batch> batches;
     for (std::int64_t i = 0; i < options.accumulate; ++i) batches.push_back(load());
     const Tensor loss = captured->run(batches, [&](const std::vector<data::Batch>& there) {
       std::size_t i = 0;
       return train_step(
-          options, *model, ddp, checks, [&] { return there[i++]; }, [&] { optimizer->step(); });
+          options, *model, ddp, checks, [&] { return to_images(there[i++]); }, [&] { optimizer->step(); });
     });
     state.updated(step);
     if (!said_captured && captured->captured())

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "core/rng.h"
 #include "data/random_streams.h"
@@ -38,6 +39,12 @@ Placement Augmenter::placement(std::int64_t epoch, std::int64_t index) const {
           .flip = options_.flip && (words[2] & 1) != 0,
           .cutout_y = static_cast<std::int64_t>(words[3] & 0xffff) % kSide,
           .cutout_x = static_cast<std::int64_t>(words[3] >> 16) % kSide};
+}
+
+Tensor Augmenter::values() const {
+  std::vector<float> all;
+  for (const auto& channel : table_) all.insert(all.end(), channel.begin(), channel.end());
+  return Tensor::from(all, {3, 256});
 }
 
 void Augmenter::apply(const std::uint8_t* image, std::int64_t epoch, std::int64_t index, float* out,

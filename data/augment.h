@@ -51,6 +51,9 @@ class Augmenter {
   void apply(const std::uint8_t* image, std::int64_t epoch, std::int64_t index, float* out,
              const std::array<std::int64_t, 3>& strides) const;
 
+  /// f32 [3, 256]: what each byte of a channel becomes.
+  Tensor values() const;
+
  private:
   void add_noise(std::int64_t epoch, std::int64_t index, float* out,
                  const std::array<std::int64_t, 3>& strides) const;

@@ -12,9 +12,14 @@
 
 namespace brigade::data {
 
+/// What a batch brings: images ready for the network, or their bytes and what each undergoes, for a device that makes
+/// the same images of them (ops::augment_images).
+enum class ImagesAs : std::uint8_t { floats, bytes };
+
 struct Batch {
-  Tensor images{};                      ///< f32 [B, 3, 32, 32], normalised
+  Tensor images{};                      ///< f32 [B, 3, 32, 32], normalised; or u8, as in the data set
   Tensor labels{};                      ///< i64 [B]
+  Tensor placements{};                  ///< i32 [B, 5] beside bytes: the Placement of each, in its order.
   std::vector<std::int64_t> indices{};  ///< B positions in the data set
   std::int64_t epoch = 0;
   std::int64_t step = 0;  ///< Within the epoch.
@@ -26,8 +31,9 @@ struct Batch {
 };
 
 /// The samples `indices` of `set` as they are in `epoch`, in fresh memory. Runs on the calling thread alone.
-/// `set` must have passed check_dataset(); throws Error for an index outside of it.
+/// `set` must have passed check_dataset(); throws Error for an index outside of it. `format` is that of floats.
 Batch make_batch(const Dataset& set, const Augmenter& augmenter, std::span<const std::int64_t> indices,
-                 std::int64_t epoch, std::int64_t step, MemoryFormat format = MemoryFormat::channels_last);
+                 std::int64_t epoch, std::int64_t step, MemoryFormat format = MemoryFormat::channels_last,
+                 ImagesAs images = ImagesAs::floats);
 
 }  // namespace brigade::data

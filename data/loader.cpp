@@ -49,13 +49,16 @@ Loader::Loader(const Dataset& set, const LoaderOptions& options)
                 .shuffle = options.shuffle}),
       prefetcher_([this](std::int64_t number) { return make(number); },
                   first_number(options, sampler_.steps_per_epoch()), std::numeric_limits<std::int64_t>::max(),
-                  options.threads, options.prefetch) {}
+                  options.threads, options.prefetch) {
+  BRIGADE_CHECK(options.images == ImagesAs::floats || options.augment.noise_std == 0,
+                "loader: bytes come without noise; got noise_std ", options.augment.noise_std);
+}
 
 Batch Loader::make(std::int64_t number) {
   const std::int64_t steps = steps_per_epoch(), rest = options_.rest.batches;
   if (number < rest) {
     Batch batch = make_batch(set_, augmenter_, sampler_.rest(options_.start_epoch, options_.rest, number),
-                             options_.start_epoch, number, options_.format);
+                             options_.start_epoch, number, options_.format, options_.images);
     batch.end = options_.rest.cut(number + 1);
     batch.uneven = true;
     return batch;
@@ -66,7 +69,7 @@ Batch Loader::make(std::int64_t number) {
   Batch batch = make_batch(set_, augmenter_,
                            std::span(*order).subspan(static_cast<std::size_t>(step * options_.batch_size),
                                                      static_cast<std::size_t>(options_.batch_size)),
-                           epoch, step, options_.format);
+                           epoch, step, options_.format, options_.images);
   batch.end = (step + 1) * options_.size * options_.batch_size;
   return batch;
 }
@@ -74,7 +77,7 @@ Batch Loader::make(std::int64_t number) {
 Batch Loader::next() {
   const TimedScope span(SpanKind::data);  // What training waits for data.
   Batch batch = *prefetcher_.next();
-  fault_point(FaultAt::data, batch.images);
+  if (options_.images == ImagesAs::floats) fault_point(FaultAt::data, batch.images);
   return batch;
 }
 

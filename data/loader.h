@@ -25,9 +25,10 @@ struct LoaderOptions {
   bool shuffle = true;
   AugmentOptions augment{};
   MemoryFormat format = MemoryFormat::channels_last;
-  int threads = 1;               ///< That prepare batches; 0: inside next().
-  int prefetch = 4;              ///< Batches kept ready.
-  std::int64_t start_epoch = 0;  ///< Where to resume: the first batch is (start_epoch, start_step).
+  ImagesAs images = ImagesAs::floats;  ///< Bytes: without noise, which is not made of a placement.
+  int threads = 1;                     ///< That prepare batches; 0: inside next().
+  int prefetch = 4;                    ///< Batches kept ready.
+  std::int64_t start_epoch = 0;        ///< Where to resume: the first batch is (start_epoch, start_step).
   std::int64_t start_step = 0;
   RestOfEpoch rest{};  ///< What is left of start_epoch, instead of start_step.
 };

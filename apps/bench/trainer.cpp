@@ -70,11 +70,12 @@ Trainer::Trainer(const TrainerOptions& options, dist::ProcessGroup& group)
   if (options.loader) {
     images_ = data::make_synthetic(
         {.train = std::max<std::int64_t>(2048, 4 * options.batch_size * group.size()), .test = 1});
-    loader_ = std::make_unique<data::Loader>(images_.train,
-                                             data::LoaderOptions{.batch_size = options.batch_size,
-                                                                 .rank = group.rank(),
-                                                                 .size = group.size(),
-                                                                 .augment = data::standard_augment()});
+    const data::LoaderOptions loading = loading_for(group.device(), {.batch_size = options.batch_size,
+                                                                     .rank = group.rank(),
+                                                                     .size = group.size(),
+                                                                     .augment = data::standard_augment()});
+    loader_ = std::make_unique<data::Loader>(images_.train, loading);
+    to_images_.emplace(group.device(), images_.train, loading);
   } else {
     batch_ = to_device_(random_batch(options, group.rank()));
   }
@@ -89,7 +90,8 @@ data::Batch Trainer::next() {
 Tensor Trainer::compute(const data::Batch& batch, Synchronise synchronise, StepTimes& times) {
   const auto begin = Clock::now();
   ddp_->parameters().zero_grad();
-  const Variable loss = cross_entropy((*model_)(batch.images), batch.labels);
+  const data::Batch ready = to_images_ ? (*to_images_)(batch) : batch;
+  const Variable loss = cross_entropy((*model_)(ready.images), ready.labels);
   checks_.judge();
   checks_.fetch();
   const auto forward_end = Clock::now();

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,7 @@ class Trainer {
   std::unique_ptr<data::Loader> loader_;
   data::Batch batch_;
   DeviceBatches to_device_;
+  std::optional<DeviceImages> to_images_;  // Of a loader's batches.
   LateChecks checks_;
   std::unique_ptr<CapturedStep> captured_;
   Event last_;  // The end of the step before, on a device.

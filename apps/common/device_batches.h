@@ -5,7 +5,7 @@
 #include <array>
 
 #include "core/runtime.h"
-#include "data/batch.h"
+#include "data/loader.h"
 
 namespace brigade::apps {
 
@@ -27,6 +27,26 @@ class DeviceBatches {
   Device device_;
   std::array<Slot, 2> slots_;
   std::size_t next_ = 0;
+};
+
+/// What a loader should bring to be trained on by `device`: a GPU takes bytes, a quarter of the floats, and crops,
+/// flips and normalises them itself. With noise, which only the CPU adds, floats.
+data::LoaderOptions loading_for(Device device, data::LoaderOptions options);
+
+/// Makes of bytes that lie on a device, and their placements, the images that a loader of floats would have brought.
+/// Batches of floats stay what they are.
+class DeviceImages {
+ public:
+  /// For batches of a Loader with these options.
+  DeviceImages(Device device, const data::Dataset& set, const data::LoaderOptions& options);
+
+  /// Enqueues; a step that is captured may hold it.
+  data::Batch operator()(data::Batch batch) const;
+
+ private:
+  Tensor values_;  // What a byte becomes; undefined: batches bring floats.
+  std::int64_t cutout_;
+  MemoryFormat format_;
 };
 
 }  // namespace brigade::apps

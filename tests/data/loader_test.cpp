@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "data/synthetic.h"
+#include "kernels/ops.h"
 #include "tests/support/tensors.h"
 #include "tests/support/test.h"
 
@@ -48,6 +49,29 @@ TEST_CASE("any number of loader threads gives the same batches", "[data][loader]
       REQUIRE(differs(four.next(), expected) == "");
     }
   }
+}
+
+TEST_CASE("a device makes of bytes and placements the images that a loader of floats brings, bit for bit",
+          "[data][loader][bytes]") {
+  const Dataset set = small_set(40);
+  for (const AugmentOptions& augment :
+       {AugmentOptions{}, AugmentOptions{.crop_padding = 4, .flip = true, .cutout = 8}}) {
+    LoaderOptions options{.batch_size = 4, .rank = 1, .size = 2, .seed = 9, .augment = augment};
+    Loader floats(set, options);
+    options.images = ImagesAs::bytes;
+    Loader bytes(set, options);
+    const Tensor values =
+        Augmenter(augment, set.normalization, options.seed).values().to(test::test_device());
+    for (int step = 0; step < 2 * 5; ++step) {  // Two epochs.
+      Batch expected = floats.next(), got = bytes.next();
+      REQUIRE(got.images.dtype() == DType::u8);
+      got.images = ops::augment_images(got.images.to(values.device()), got.placements.to(values.device()),
+                                       values, augment.cutout);
+      REQUIRE(differs(got, expected) == "");
+    }
+  }
+  REQUIRE_THROWS_WITH(Loader(set, {.batch_size = 4, .augment = kAll, .images = ImagesAs::bytes}),
+                      ContainsSubstring("bytes come without noise; got noise_std 0.1"));
 }
 
 TEST_CASE("how a sample is augmented does not depend on the number of ranks", "[data][loader][A16]") {
