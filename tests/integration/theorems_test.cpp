@@ -141,6 +141,27 @@ TEST_CASE("theorem 3: algorithms that add ranks up in rank order keep every bit 
         {.algorithm = "naive"});
 }
 
+TEST_CASE("theorems 1 to 3 hold with parameters on a device, and on the CPU",
+          "[integration][theorem][device]") {
+  std::vector<DdpOptions> options;
+  for (const Strategy& strategy : strategies()) options.push_back({.strategy = std::string(strategy.name)});
+  options.push_back({.plan = {.caps = {.bytes = 500, .first_bytes = 250}, .split = true}});
+  for (const test::Subject& subject : test::subjects())
+    test::for_each_world(
+        [&](ProcessGroup& group) {
+          const test::Synchronise naive = test::with_ddp({.strategy = "naive"});
+          for (const DdpOptions& o : options) {
+            const std::string what = describe(subject, o, group);
+            const test::Synchronise with = test::with_ddp(o);
+            test::require_serial_result(subject, group, with, what);
+            test::require_equal_ranks(subject, group, with, what);
+            test::require_same_gradient(subject, group, with, naive, group.size() <= 2, what);
+          }
+        },
+        {.sizes = subject.features.size() == 1 ? std::vector{2, 3}
+                                               : std::vector{2}});  // Emulated devices are slow.
+}
+
 TEST_CASE("theorem 6: a rank that reduces something else is reported with both ranks' calls",
           "[integration][theorem][ranks][error]") {
   test::for_each_world([&](ProcessGroup& group) {

@@ -27,7 +27,11 @@ void train_steps(const Subject& subject, nn::Module& model, optim::FlatParameter
   }
 }
 
-std::unique_ptr<nn::Module> make_model(const Subject& subject) { return subject.make(7); }
+std::unique_ptr<nn::Module> make_model(const Subject& subject, Device device) {
+  auto model = subject.make(7);
+  model->to(device);
+  return model;
+}
 
 }  // namespace
 
@@ -46,14 +50,14 @@ Synchronise with_ddp(dist::DdpOptions options) {
 
 std::vector<Tensor> train(const Subject& subject, dist::ProcessGroup& group, const Synchronise& synchronise,
                           const std::function<void(const nn::Module&)>& after_step) {
-  const auto model = make_model(subject);
+  const auto model = make_model(subject, group.device());
   const Synchronised synchronised = synchronise(*model, group);
   train_steps(subject, *model, *synchronised.parameters, group.rank(), group.size(), after_step);
   return copy_values(*model);
 }
 
-std::vector<Tensor> train_serially(const Subject& subject) {
-  const auto model = make_model(subject);
+std::vector<Tensor> train_serially(const Subject& subject, Device device) {
+  const auto model = make_model(subject, device);
   optim::FlatParameters parameters(model->named_parameters());
   train_steps(subject, *model, parameters, 0, 1, {});
   return copy_values(*model);
@@ -61,7 +65,7 @@ std::vector<Tensor> train_serially(const Subject& subject) {
 
 void require_serial_result(const Subject& subject, dist::ProcessGroup& group, const Synchronise& synchronise,
                            const std::string& what) {
-  require_close(train(subject, group, synchronise), train_serially(subject), 1e-5,
+  require_close(train(subject, group, synchronise), train_serially(subject, group.device()), 1e-5,
                 what + ": not the result of one rank on the whole batch");
 }
 

@@ -35,11 +35,11 @@ struct Synchronised {
 using Synchronise = std::function<Synchronised(const nn::Module& model, dist::ProcessGroup& group)>;
 Synchronise with_ddp(dist::DdpOptions options);
 
-/// Trains for a few steps and returns the parameters; `after_step(model)` sees each step.
+/// Trains on the group's device for a few steps and returns the parameters; `after_step(model)` sees each step.
 std::vector<Tensor> train(const Subject& subject, dist::ProcessGroup& group, const Synchronise& synchronise,
                           const std::function<void(const nn::Module&)>& after_step = {});
 /// The same steps on one rank's whole batch, without any synchronisation.
-std::vector<Tensor> train_serially(const Subject& subject);
+std::vector<Tensor> train_serially(const Subject& subject, Device device = {});
 
 // The theorems. Each trains, and throws Error with `what` and the difference unless it holds.
 

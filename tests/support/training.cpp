@@ -53,12 +53,13 @@ ToyBatch toy_batch(const Shape& features, std::int64_t global_size, int rank, in
 }
 
 Variable toy_loss(nn::Module& model, const ToyBatch& batch) {
-  return cross_entropy(model(batch.inputs), batch.labels);
+  const Device device = model.parameters().front().value().device();
+  return cross_entropy(model(batch.inputs.to(device)), batch.labels.to(device));
 }
 
 std::vector<Tensor> copy_values(const nn::Module& model) {
   std::vector<Tensor> out;
-  for (const Variable& p : model.parameters()) out.push_back(ops::clone(p.value()));
+  for (const Variable& p : model.parameters()) out.push_back(ops::clone(p.value()).to(Device{}));
   return out;
 }
 
@@ -66,7 +67,7 @@ std::vector<Tensor> copy_gradients(const nn::Module& model) {
   std::vector<Tensor> out;
   for (const auto& p : model.named_parameters()) {
     BRIGADE_CHECK(p.variable.grad().defined(), "no gradient for ", p.name);
-    out.push_back(ops::clone(p.variable.grad()));
+    out.push_back(ops::clone(p.variable.grad()).to(Device{}));
   }
   return out;
 }

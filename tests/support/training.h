@@ -25,10 +25,10 @@ struct ToyBatch {
 };
 ToyBatch toy_batch(const Shape& features, std::int64_t global_size, int rank, int size, std::uint64_t seed);
 
-/// Loss of one toy batch (mean over the slice).
+/// Loss of one toy batch (mean over the slice), on the model's device.
 Variable toy_loss(nn::Module& model, const ToyBatch& batch);
 
-/// Copies of all parameters (or gradients), in order of registration.
+/// Copies of all parameters (or gradients) in memory of the host, in order of registration.
 std::vector<Tensor> copy_values(const nn::Module& model);
 std::vector<Tensor> copy_gradients(const nn::Module& model);
 
