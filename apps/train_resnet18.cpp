@@ -29,6 +29,7 @@
 #include "kernels/ops.h"
 #include "nn/optim/catalog.h"
 #include "nn/optim/ema.h"
+#include "nn/optim/loss_scale.h"
 #include "nn/optim/schedule.h"
 #include "nn/state_dict.h"
 
@@ -36,9 +37,10 @@ namespace brigade::apps {
 namespace {
 
 // From zeroed gradients to the optimizer's update, over the batches that next() returns, on the ranks' device. Returns
-// the mean loss over them and over ranks, on that device.
-Tensor train_step(const TrainOptions& options, nn::Module& model, dist::Ddp& ddp, LateChecks& checks,
-                  const std::function<data::Batch()>& next, const std::function<void()>& update) {
+// the mean loss over them and over ranks, on that device. `loss_scale`: of f16, else nullptr.
+Tensor train_step(const TrainOptions& options, nn::Module& model, dist::Ddp& ddp,
+                  optim::LossScale* loss_scale, LateChecks& checks, const std::function<data::Batch()>& next,
+                  const std::function<void()>& update) {
   const double share = 1.0 / static_cast<double>(options.accumulate);
   Tensor loss_sum = Tensor::zeros({1}, DType::f64, ddp.group().device());
   const auto micro_step = [&] {
@@ -49,7 +51,7 @@ Tensor train_step(const TrainOptions& options, nn::Module& model, dist::Ddp& ddp
     ops::add_(loss_sum, ops::cast(loss.value().view({1}), DType::f64));
     checks.judge();  // Those of the step before.
     checks.fetch();
-    backward(loss);
+    backward(loss, loss_scale != nullptr ? loss_scale->backward_of(loss) : BackwardOptions{});
   };
 
   ddp.parameters().zero_grad();
@@ -60,6 +62,7 @@ Tensor train_step(const TrainOptions& options, nn::Module& model, dist::Ddp& ddp
   micro_step();  // Gradients travel from inside this backward and are means over ranks when it returns.
   const dist::Work loss_mean = ddp.group().all_reduce(loss_sum, dist::Reduce::mean, "loss");
   update();
+  if (loss_scale != nullptr) loss_scale->update(ddp.skipped());
   loss_mean.wait();
   return loss_sum;
 }
@@ -97,6 +100,9 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
                              .decay = options.norm_decay ? optim::DecayOn::all : optim::DecayOn::matrices});
   std::optional<optim::Ema> ema;
   if (options.ema > 0) ema.emplace(ddp.parameters(), options.ema);
+  std::optional<optim::LossScale> loss_scale;
+  if (options.precision == DType::f16) loss_scale.emplace(ddp.parameters());
+  optim::LossScale* const scale = loss_scale ? &*loss_scale : nullptr;
 
   const std::int64_t steps = course.steps;
   const optim::Schedule schedule =
@@ -121,7 +127,18 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
     log.step(report);
   });
   log.before_flush([&] { reports.settle(); });
-  TrainState state(options, {*model, ddp, *optimizer, ema ? &*ema : nullptr}, course, resumed, begin, log);
+  TrainState state(options, {*model, ddp, *optimizer, ema ? &*ema : nullptr, scale}, course, resumed, begin,
+                   log);
+  // What a device has skipped is known a step later.
+  std::int64_t told_skipped = course.first;
+  const auto tell_skipped = [&] {
+    if (ddp.last_skipped_step() <= told_skipped) return;
+    told_skipped = ddp.last_skipped_step();
+    const auto now = scale != nullptr ? std::optional(scale->value()) : std::nullopt;
+    log.skipped(told_skipped, now);
+    BRIGADE_CHECK(!now || *now >= 0x1p-14, "gradients are not finite with any loss scale, down to ", *now,
+                  "; lower --lr, or look at the data");
+  };
 
   std::optional<double> accuracy;  // Of the model as it is.
   LateChecks checks(group.device());
@@ -160,14 +177,15 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
     };
     if (!captured)
       return train_step(
-          options, *model, ddp, checks, [&] { return to_images(to_device(load())); },
+          options, *model, ddp, scale, checks, [&] { return to_images(to_device(load())); },
           [&] { state.update(step); });
     std::vector<data::Batch> batches;
     for (std::int64_t i = 0; i < options.accumulate; ++i) batches.push_back(load());
     const Tensor loss = captured->run(batches, [&](const std::vector<data::Batch>& there) {
       std::size_t i = 0;
       return train_step(
-          options, *model, ddp, checks, [&] { return to_images(there[i++]); }, [&] { optimizer->step(); });
+          options, *model, ddp, scale, checks, [&] { return to_images(there[i++]); },
+          [&] { optimizer->step(); });
     });
     state.updated(step);
     if (!said_captured && captured->captured())
@@ -197,11 +215,13 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
                  .over = Clock::now()},
                 loss, ddp.grad_squares());
     log.step_over();
+    tell_skipped();
     const bool stops = ddp.agreed(dist::Decision::stop) && step < steps;
     const bool epoch_ends = course.epoch_ends(step) && options.eval_every > 0 &&
                             (step + course.epoch_shift) / course.per_epoch % options.eval_every == 0;
     accuracy.reset();
     if ((epoch_ends && !stops) || step == steps) over = evaluate_now(step, position.epoch);
+    if (step == steps) tell_skipped();
     state.after_step({position, accuracy, stops && epoch_ends, stops || over});
     if (!stops) continue;
     stopped_by = interrupt_signal() != 0 ? interrupt_signal() : SIGTERM;  // Another rank's.

@@ -312,6 +312,7 @@ class Ddp::Impl final : public BackwardObserver {
     DeviceFindings::Report report = std::exchange(undecided, nullptr)->read();
     step_skipped = report.any() && options.non_finite == NonFinite::skip;
     if (step_skipped) parameters->note_skipped_update();
+    if (step_skipped) last_skipped_step = ledger.last().step + 1;
     if (!report.any() || step_skipped) return;
     report.locate(plan, *parameters);
     fail(str("ddp: step ", ledger.last().step + 1, ": ",
@@ -327,6 +328,7 @@ class Ddp::Impl final : public BackwardObserver {
                                   ? ""
                                   : describe_findings(findings, loss_finite, *parameters, options.hook);
     if (device == Device{}) step_skipped = !found.empty() && options.non_finite == NonFinite::skip;
+    if (device == Device{} && step_skipped) last_skipped_step = ledger.last().step + 1;
     if (!found.empty() && !step_skipped)
       fail(str("ddp: step ", ledger.last().step + 1, ": ", found, "; nothing was updated"));
     const bool no_gradients = device == Device{} && step_skipped;
@@ -348,7 +350,7 @@ class Ddp::Impl final : public BackwardObserver {
     double squares = 0;
     for (const int i : parameters->in_registration_order())
       squares += reducer->squares()[static_cast<std::size_t>(i)];
-    norm = std::sqrt(squares);
+    norm = std::sqrt(squares) / parameters->grad_scale();
     const double factor = options.clip_norm / (norm + 1e-6);
     if (!std::isfinite(norm) || factor >= 1) return;
     for (const auto& [range, dtype] : parameters->dtype_runs()) {
@@ -363,6 +365,10 @@ class Ddp::Impl final : public BackwardObserver {
     for (const auto& [range, dtype] : parameters->dtype_runs()) {
       ops::sum_of_squares(parameters->gradients(range), part);
       ops::add_(squares, part);
+    }
+    if (const Tensor& scale = parameters->grad_scale_memory(); scale.defined()) {
+      const Tensor wide = ops::cast(scale, DType::f64);
+      ops::binary_(Binary::div, squares, ops::mul(wide, wide));
     }
     Tensor factor = Tensor::empty({1}, DType::f32, device);
     ops::clip_factor(options.clip_norm, squares, factor);
@@ -410,6 +416,7 @@ class Ddp::Impl final : public BackwardObserver {
   bool syncing = false;
   bool unfinished = false;  // Stays true if an exception ends it with buckets under way.
   bool step_skipped = false;
+  std::int64_t last_skipped_step = 0;
   std::shared_ptr<DeviceFindings> undecided;  // Of the last backward on a device.
   double norm = 0;
   Tensor grad_squares;  // Of a device, in place of norm.
@@ -457,6 +464,7 @@ void Ddp::launched() { impl_->launched(); }
 void Ddp::repeat(const std::function<void()>& launch) { impl_->repeat(launch); }
 NamedTensors Ddp::hook_state() { return impl_->hook->state(*impl_->parameters); }
 void Ddp::start_at(std::int64_t step) { impl_->ledger.start_at(step); }
+void Ddp::settle() { impl_->judge_last(); }
 void Ddp::sync_buffers() {
   impl_->judge_last();
   dist::sync_buffers(impl_->buffers, impl_->options.buffers, impl_->group);
@@ -473,6 +481,7 @@ bool Ddp::agreed(Decision decision) const {
   return impl_->roll_call && impl_->roll_call->wished(static_cast<std::uint64_t>(decision));
 }
 bool Ddp::skipped() const { return impl_->step_skipped; }
+std::int64_t Ddp::last_skipped_step() const { return impl_->last_skipped_step; }
 double Ddp::grad_norm() const {
   BRIGADE_CHECK(impl_->options.clip_norm > 0, "ddp: grad_norm is taken only if clip_norm is set");
   return impl_->grad_squares.defined() ? std::sqrt(impl_->grad_squares.item()) : impl_->norm;

@@ -145,6 +145,8 @@ class Ddp {
   /// After a synchronised backward: all ranks dropped its gradients (NonFinite::skip). On a device: those of the one
   /// before.
   bool skipped() const;
+  /// The newest step, counted from 1, whose gradients all ranks are known to have dropped; 0: none.
+  std::int64_t last_skipped_step() const;
   /// Norm of the mean gradient before clipping, after a synchronised backward; needs DdpOptions::clip_norm. On a
   /// device: blocks until it is there.
   double grad_norm() const;
@@ -172,6 +174,9 @@ class Ddp {
   /// Steps are counted from `step` on: before the first backward of a run that goes on from a checkpoint.
   void start_at(std::int64_t step);
 
+  /// Learns what a device has found in the last step, as the next backward would do: before state is saved. Blocks;
+  /// throws as that. Nothing to do on the CPU.
+  void settle();
   /// Settles the buffers (batch norm's running statistics) between ranks by DdpOptions::buffers: call before evaluation
   /// and before saving. Collective; blocks.
   void sync_buffers();

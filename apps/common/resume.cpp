@@ -9,6 +9,7 @@
 #include "apps/common/run_main.h"
 #include "apps/common/train_state.h"
 #include "core/parallel.h"
+#include "core/runtime.h"
 
 namespace brigade::apps {
 namespace {
@@ -157,11 +158,12 @@ void TrainState::say_what_differs(const Resumed& resumed) const {
   compare("ranks", resumed.checkpoint.manifest.world_size, group_.size());
   compare("threads", run.value("threads", 0), num_threads());
   compare("processor", run.value("processor", ""), processor_text());
+  compare("device", run.value("device", device_name({})), device_name(group_.device()));
   const Json before = Json::parse(resumed.flags), now = Json::parse(options_.to_json());
   for (const auto& [flag, value] : before.items()) {
     static constexpr std::string_view kFree[] = {
-        "save",       "data",         "init",      "ranks",           "threads",   "timeout",
-        "save_every", "save_seconds", "keep_last", "on_save_failure", "eval_every"};
+        "save",   "data",       "init",         "ranks",     "threads",         "timeout",
+        "device", "save_every", "save_seconds", "keep_last", "on_save_failure", "eval_every"};
     if (std::find(std::begin(kFree), std::end(kFree), flag) != std::end(kFree) || !now.contains(flag))
       continue;
     std::string spelled = "--" + flag;

@@ -294,6 +294,14 @@ void RunLog::target(const EvaluationReport& r) {
       options_.target_accuracy / 100, r.epoch, r.accuracy(), seconds()));
 }
 
+void RunLog::skipped(std::int64_t step, std::optional<double> loss_scale) {
+  if (!speaks_) return;
+  line(fmt::format("step {} skipped: a loss or a gradient was not finite{}", step,
+                   loss_scale ? fmt::format("; the loss scale is {:g} now", *loss_scale) : ""));
+  event(fmt::format(R"({{"event": "skipped", "step": {}{}}})", step,
+                    loss_scale ? fmt::format(R"(, "loss_scale": {:.9g})", *loss_scale) : ""));
+}
+
 void RunLog::event(const std::string& json) {
   if (files_ != nullptr) files_->event(json);
 }

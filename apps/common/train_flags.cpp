@@ -65,8 +65,12 @@ void add_model_flags(CLI::App& app, Raw& raw) {
   group->add_option("--stem", o.stem, "ResNet's first layers: 3x3 stride 1, or 7x7 stride 2 and max-pooling")
       ->check(CLI::IsMember({"cifar", "imagenet"}))
       ->capture_default_str();
-  group->add_option("--precision", raw.precision, "Of activations and products; parameters are f32")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+  group
+      ->add_option(
+          "--precision", raw.precision,
+          "Of activations and products; parameters are f32. f16 is for GPUs: its loss is scaled by a number "
+          "that moves, and a step whose gradients overflow is skipped on all ranks")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
   group->add_flag("--checkpoint-activations", o.checkpoint_activations,
                   "Recompute each block in backward instead of keeping it");

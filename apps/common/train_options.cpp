@@ -56,13 +56,25 @@ void usage_error_if_it_throws(const std::string& flag, const std::function<void(
 // What a single flag's check cannot see.
 void finish(Raw& raw, const CLI::App& app) {
   TrainOptions& o = raw.options;
-  const DType wanted = raw.precision == "bf16" ? DType::bf16 : DType::f32;
+  const DType wanted = raw.precision == "bf16"  ? DType::bf16
+                       : raw.precision == "f16" ? DType::f16
+                                                : DType::f32;
   // A GPU has instructions for all; who gets none after all computes in this precision, more slowly.
   const bool gpu = o.device != "cpu" && device_count(DeviceType::cuda) > 0;
   o.precision = gpu ? wanted : ops::computed_in(wanted);
   if (o.precision != wanted)
     o.precision_note =
         str("--precision ", wanted, ": this processor has no instructions for it; training in ", o.precision);
+  if (o.precision == DType::f16) {
+    require_usage(app.count("--non-finite") == 0 || o.non_finite == "skip",
+                  "--non-finite: --precision f16 finds its loss scale by skipping steps; drop it");
+    require_usage(dist::comm_hook(o.comm_hook).on_device,
+                  "--comm-hook: --precision f16 scales gradients by a number that moves, which goes with "
+                  "none, bf16 and "
+                  "f16 only; got " +
+                      o.comm_hook);
+    o.non_finite = "skip";
+  }
   o.augment = !raw.no_augment;
   o.shuffle = !raw.no_shuffle;
   o.norm_decay = !raw.no_norm_decay;

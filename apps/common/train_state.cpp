@@ -11,6 +11,7 @@
 #include "apps/common/run_main.h"
 #include "core/fault_point.h"
 #include "core/parallel.h"
+#include "core/runtime.h"
 #include "kernels/cpu/onednn.h"
 #include "nn/state_dict.h"
 
@@ -39,6 +40,8 @@ TrainState::TrainState(const TrainOptions& options, const TrainParts& parts, con
     state_.of_rank.emplace_back("buffer." + buffer.name, buffer.tensor);
   for (const auto& [name, tensor] : parts.ddp.hook_state())
     state_.of_rank.emplace_back("hook." + name, tensor);
+  if (parts.loss_scale != nullptr)
+    for (const auto& entry : parts.loss_scale->state()) state_.of_rank.push_back(entry);
   state_.optimizer = &parts.optimizer;
   state_.ema = parts.ema;
   state_.generator = &default_generator();
@@ -101,6 +104,7 @@ dist::Manifest TrainState::manifest(const Done& done) const {
                  {"threads", num_threads()},
                  {"processor", processor_text()},
                  {"backend", group_.backend()},
+                 {"device", device_name(group_.device())},
                  {"libraries", library_versions()},
                  {"command", options_.command},
                  {"flags", Json::parse(options_.to_json())}};
@@ -126,6 +130,8 @@ bool TrainState::due(std::int64_t step) const {
 }
 
 void TrainState::begin(std::int64_t step) {
+  parts_.ddp.settle();
+  parts_.optimizer.take_back_skipped();
   if (const auto outcome = writer_->drain()) report(*outcome);
   fault_point(FaultAt::save);
   writer_->begin(step, state_);
@@ -137,6 +143,10 @@ void TrainState::begin(std::int64_t step) {
 void TrainState::update(std::int64_t step) {
   optim::Optimizer& optimizer = parts_.optimizer;
   if (!writer_ || !due(step)) return optimizer.step();
+  if (group_.device() != Device{}) {  // Which says only afterwards whether there was an update to be counted.
+    optimizer.step();
+    return begin(step);
+  }
   begin(step);
   const TimedScope span(SpanKind::optimizer);
   fault_point(FaultAt::optimizer);  // As in Optimizer::step().

@@ -11,6 +11,7 @@
 #include "apps/common/run_log.h"
 #include "dist/checkpoint/checkpoint_writer.h"
 #include "nn/module.h"
+#include "nn/optim/loss_scale.h"
 
 namespace brigade::apps {
 
@@ -45,7 +46,8 @@ struct TrainParts {
   nn::Module& model;
   dist::Ddp& ddp;
   optim::Optimizer& optimizer;
-  optim::Ema* ema;  ///< nullptr: none.
+  optim::Ema* ema;               ///< nullptr: none.
+  optim::LossScale* loss_scale;  ///< nullptr: none.
 };
 
 /// Loads what the run goes on from, and saves from then on. All ranks make the same calls in the same order.

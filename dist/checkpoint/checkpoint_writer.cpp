@@ -31,9 +31,11 @@ NamedTensors of_parameter(const NamedTensors& all, const std::string& parameter,
   return out;
 }
 
+// In memory of the host: what lies on a device comes from there, behind its step, and is waited for.
 NamedTensors copies(const NamedTensors& tensors) {
   NamedTensors out;
-  for (const auto& [name, tensor] : tensors) out.emplace_back(name, ops::clone(tensor));
+  for (const auto& [name, tensor] : tensors)
+    out.emplace_back(name, tensor.device() == Device{} ? ops::clone(tensor) : tensor.to(Device{}));
   return out;
 }
 

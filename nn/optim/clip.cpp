@@ -13,7 +13,7 @@ double grad_norm(const FlatParameters& parameters) {
   for (const int i : parameters.in_registration_order())
     if (const Tensor grad = parameters.at(i).variable.grad(); grad.defined())
       squares += ops::sum_of_squares(grad);
-  return std::sqrt(squares);
+  return std::sqrt(squares) / parameters.grad_scale();
 }
 
 double clip_grad_norm(FlatParameters& parameters, double max_norm) {

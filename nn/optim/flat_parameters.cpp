@@ -78,6 +78,12 @@ FlatParameters::FlatParameters(std::vector<nn::NamedParameter> parameters, std::
   }
 }
 
+StepControl FlatParameters::control() const {
+  return {.skip = skip_.defined() ? skip_.data<std::int32_t>() : nullptr,
+          .grad_scale = grad_scale_.defined() ? grad_scale_.data<float>() : nullptr,
+          .clip = clip_.defined() ? clip_.data<float>() : nullptr};
+}
+
 std::vector<int> FlatParameters::in_registration_order() const {
   std::vector<int> positions(entries_.size());
   std::iota(positions.begin(), positions.end(), 0);

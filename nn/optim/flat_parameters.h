@@ -76,11 +76,15 @@ class FlatParameters {
   void set_skip(Tensor flag) { skip_ = std::move(flag); }
   /// And by which factor they are multiplied first, one f32 of ops::clip_factor(). Undefined: 1.
   void set_clip(Tensor factor) { clip_ = std::move(factor); }
-  /// Both, for kernels.
-  StepControl control() const {
-    return {.skip = skip_.defined() ? skip_.data<std::int32_t>() : nullptr,
-            .clip = clip_.defined() ? clip_.data<float>() : nullptr};
-  }
+  const Tensor& skip_flag() const { return skip_; }
+  /// What the loss is multiplied by, so that f16 gradients do not vanish: one f32 on the parameters' device. Optimizers
+  /// divide by it. Undefined: 1.
+  void set_grad_scale(Tensor scale) { grad_scale_ = std::move(scale); }
+  const Tensor& grad_scale_memory() const { return grad_scale_; }
+  /// As a number. Waits for a device.
+  double grad_scale() const { return grad_scale_.defined() ? grad_scale_.item() : 1; }
+  /// All of these, for kernels.
+  StepControl control() const;
   /// The host has learnt that the last update before was skipped: optimizers that have counted it take it back.
   void note_skipped_update() { ++skipped_updates_; }
   std::int64_t skipped_updates() const { return skipped_updates_; }
@@ -108,7 +112,7 @@ class FlatParameters {
   std::vector<Entry> entries_;
   std::int64_t total_bytes_ = 0;
   Storage values_, gradients_;
-  Tensor skip_, clip_;
+  Tensor skip_, clip_, grad_scale_;
   std::int64_t skipped_updates_ = 0;
 };
 

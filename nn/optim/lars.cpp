@@ -20,7 +20,7 @@ double Lars::trust_ratio(int position) const {
   if (!decays(position)) return 1;
   const Variable& variable = parameters_->at(position).variable;
   const double p = std::sqrt(ops::sum_of_squares(variable.value()));
-  const double g = std::sqrt(ops::sum_of_squares(variable.grad()));
+  const double g = std::sqrt(ops::sum_of_squares(variable.grad())) / parameters_->grad_scale();
   return p > 0 && g > 0 ? options_.trust * p / (g + options_.weight_decay * p) : 1;
 }
 
@@ -64,6 +64,10 @@ void Lars::update_on_device(Range run, SgdConstants constants) {
     Tensor ratio = ratios_.slice(0, run.begin, run.end);
     ops::sum_of_squares(values, p);  // Gaps are zeros.
     ops::sum_of_squares(gradients, g);
+    if (const Tensor& scale = parameters_->grad_scale_memory(); scale.defined()) {
+      const Tensor wide = ops::cast(scale, DType::f64);
+      ops::binary_(Binary::div, g, ops::mul(wide, wide));
+    }
     ops::trust_ratio(
         {.trust = options_.trust, .weight_decay = options_.weight_decay, .clip = constants.control.clip}, p,
         g, ratio);

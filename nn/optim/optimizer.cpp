@@ -23,17 +23,21 @@ bool Optimizer::decays(int position) const {
   return decay_ == DecayOn::all || parameters_->at(position).variable.dims() >= 2;
 }
 
-// A device that skips an update says so a step later.
 void Optimizer::begin_step() {
   ++steps_;
-  if (std::exchange(skipped_updates_, parameters_->skipped_updates()) != parameters_->skipped_updates())
-    for (const Range run : last_updated_)
-      for (int i = run.begin; i < run.end; ++i) --updates_.data<std::int64_t>()[i];
+  take_back_skipped();
   last_updated_.clear();
   values_ = {static_cast<float>(lr_)};
   pairs_.clear();
   if (mode_ == Mode::repeat) return;
   mode_ = constants_.defined() && is_capturing(constants_.device()) ? Mode::capture : Mode::launch;
+}
+
+// A device that skips an update says so a step later.
+void Optimizer::take_back_skipped() {
+  if (std::exchange(skipped_updates_, parameters_->skipped_updates()) != parameters_->skipped_updates())
+    for (const Range run : last_updated_)
+      for (int i = run.begin; i < run.end; ++i) --updates_.data<std::int64_t>()[i];
 }
 
 void Optimizer::prepare_capture() {

@@ -33,6 +33,9 @@ class Optimizer {
     update(parameters_->all());
   }
   virtual void begin_step();
+  /// Takes back what was counted of updates that a device has skipped, as far as FlatParameters knows of them.
+  /// begin_step() does it; before that, whoever saves state.
+  void take_back_skipped();
   virtual void update(Range range) = 0;
 
   // A step whose kernels are captured (core/graph.h) and then repeated. What changes from step to step, like the

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tests/dist/checkpoint_test.cpp - theorem 4: a run that goes on from a checkpoint is the run that was not stopped, bit
 // by bit, on every rank. And what else a folder of checkpoints promises. Damage: tests/reliability/.
+#include <array>
 #include <fstream>
 
 #include "kernels/ops.h"
@@ -40,7 +41,7 @@ void overwrite(const std::filesystem::path& path, const std::string& text) {
 TEST_CASE(
     "theorem 4: a run that goes on from a checkpoint equals the one that was not stopped, for every "
     "optimizer",
-    "[dist][checkpoint][theorem][ranks]") {
+    "[dist][checkpoint][theorem][ranks][device]") {
   for (const std::string_view optimizer : optim::optimizer_names())
     test::for_each_world([&](ProcessGroup& group) {
       const test::SharedFolder folder(group);
@@ -64,6 +65,27 @@ TEST_CASE(
       while (second.steps_done() < 5) second.step();
       require(second.fingerprint() == expected, str(optimizer, ", ", group.size(), " ranks"));
     });
+}
+
+TEST_CASE(
+    "a checkpoint of the CPU goes on on a device and the other way round, with the bits that were saved",
+    "[dist][checkpoint][device]") {
+  test::for_each_world(
+      [&](ProcessGroup& group) {
+        const std::array<Device, 2> places{Device{}, group.device()};
+        for (const bool there : {false, true}) {
+          const test::SharedFolder folder(group);
+          CheckpointWriter writer(group, {.folder = folder.path()});
+          Resumable first(group, {.device = places[there]});
+          save_steps(first, writer, 2);
+          Resumable second(group, {.seed = 77, .device = places[!there]});
+          second.load(open_checkpoint(folder.path() / "step_000002"));
+          require(second.fingerprint() == first.fingerprint(), str("from ", places[there]));
+          second.step();           // And it trains there.
+          group.barrier().wait();  // Rank 0 removes the folder behind it.
+        }
+      },
+      {.sizes = {1, 2}});
 }
 
 TEST_CASE("theorem 4 holds for what every comm hook keeps back", "[dist][checkpoint][theorem][ranks]") {

@@ -30,6 +30,7 @@ Resumable::Resumable(dist::ProcessGroup& group, const ResumableOptions& options)
   model->emplace<nn::Dropout>(0.25);
   model->emplace<nn::Linear>(4, 10);
   model_ = std::move(model);
+  model_->to(options.device.value_or(group.device()));
   // Two buckets at least, so that a checkpoint comes in pieces.
   ddp_ = std::make_unique<dist::Ddp>(
       model_->named_parameters(), model_->named_buffers(), group,
@@ -48,7 +49,8 @@ void Resumable::backward_of_next() {
     images.data<float>()[i] = normal_at(step, rank, static_cast<std::uint64_t>(i));
   for (std::int64_t i = 0; i < labels.numel(); ++i)
     labels.data<std::int64_t>()[i] = philox(step, rank, static_cast<std::uint64_t>(i))[0] % 10;
-  const Variable loss = cross_entropy((*model_)(images), labels);
+  const Device device = model_->parameters().front().value().device();
+  const Variable loss = cross_entropy((*model_)(images.to(device)), labels.to(device));
   backward(loss);
   optimizer_->set_lr(0.05 / static_cast<double>(done_));
 }
@@ -94,7 +96,7 @@ std::uint64_t Resumable::fingerprint() {
   std::string all = str(optimizer_->steps(), " ", state.generator->seed, " ", state.generator->next_stream);
   for (const NamedTensors& tensors : {state.model, state.of_rank, optimizer_->state(), ema_->state()})
     for (const auto& [name, tensor] : tensors) {
-      const Tensor dense = ops::clone(tensor);
+      const Tensor dense = ops::clone(tensor.to(Device{}));
       all += str(name, " ", checksum({dense.raw(), static_cast<std::size_t>(dense.bytes())}), " ");
     }
   return checksum(all);

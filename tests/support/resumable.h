@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "dist/checkpoint/checkpoint_writer.h"
@@ -15,7 +16,8 @@ namespace brigade::test {
 struct ResumableOptions {
   std::string optimizer = "adamw";
   std::string hook = "none";
-  std::uint64_t seed = 1;  ///< Of initial weights.
+  std::uint64_t seed = 1;             ///< Of initial weights.
+  std::optional<Device> device = {};  ///< Of parameters; else the group's.
 };
 
 class Resumable {
