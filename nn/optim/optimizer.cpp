@@ -101,6 +101,9 @@ void Optimizer::finish_update(Range run) {
   last_updated_.push_back(run);
   if (mode_ == Mode::capture) captured_ = last_updated_;
   for (int i = run.begin; i < run.end; ++i) {
+    // A first step is another formula, which must not be repeated.
+    BRIGADE_CHECK(mode_ != Mode::capture || updates(i) > 0, "optimizer: the first update of \"",
+                  parameters_->at(i).name, "\" is captured; do some steps before, none of them skipped");
     ++updates_.data<std::int64_t>()[i];
     parameters_->at(i).variable.value().bump_version();
   }

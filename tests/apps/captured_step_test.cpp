@@ -225,6 +225,20 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("the first update of a parameter is not captured, as it would be repeated",
+          "[captured][device][error]") {
+  if (no_gpu()) return skip("needs BRIGADE_TEST_DEVICE=cuda and a device");
+  Variable weight = Variable::parameter(test::empty({40}));
+  optim::FlatParameters parameters({{"weight", weight}});
+  const auto optimizer = optim::make_optimizer("sgd", parameters, {.lr = 0.1});
+  weight.set_grad_present(true);
+  optimizer->prepare_capture();
+  const auto captures = [&] { return capture(test_device(), [&] { optimizer->step(); }); };
+  REQUIRE_THROWS_WITH(captures(), ContainsSubstring("optimizer: the first update of \"weight\" is captured"));
+  optimizer->step();
+  REQUIRE(captures() != nullptr);
+}
+
 TEST_CASE("what cannot be captured is refused by name", "[captured][device][error]") {
   if (no_gpu()) return skip("needs BRIGADE_TEST_DEVICE=cuda and a device");
   for_each_world(

@@ -70,6 +70,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
         stream->capture->thread != std::this_thread::get_id())
       return error(cudaErrorStreamCaptureWrongThread);
     captured = std::move(stream->capture);
+    std::lock_guard inner(captured->mutex);
+    captured->ended = true;
   }
   {
     const std::lock_guard lock(captures().mutex);

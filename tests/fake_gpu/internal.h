@@ -35,7 +35,8 @@ struct Graph {
   std::set<CUstream_st*> joined;    // Other streams that were drawn in.
   std::set<CUstream_st*> unjoined;  // Given work that the origin has not yet waited for.
   bool broken = false;              // Something was called that a capture forbids.
-  std::thread::id thread;           // Of cudaStreamBeginCapture…
+  bool ended = false;
+  std::thread::id thread;                                    // Of cudaStreamBeginCapture…
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;  // … and what it asked for.
 };
 

@@ -286,8 +286,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   // A wait for captured work draws the stream into the capture; the origin's wait brings a stream back.
   std::lock_guard lock(stream->mutex);
   if (stream->capture && stream->capture != record->graph) return error(cudaErrorStreamCaptureMerge);
-  stream->capture = record->graph;
   std::lock_guard inner(record->graph->mutex);
+  if (record->graph->ended) return error(cudaErrorCapturedEvent);
+  stream->capture = record->graph;
   if (stream == record->graph->origin)
     record->graph->unjoined.erase(record->stream);
   else
