@@ -97,6 +97,14 @@ class Precision(OnDevice, ProgramTest):
         for a, b in zip(*ends):
             self.assertAlmostEqual(a, b, delta=0.02)
 
+    def test_a_step_launched_as_one_graph_has_the_same_bits(self):
+        """The loss scale is a part of the graph, and so are images that the device makes of bytes."""
+        flags = ("--steps=7", "--device=cuda", "--precision=f16", "--cutout=8", "--optimizer=lars", "--clip-norm=1")
+        plain, graph = self.train(*flags), self.train(*flags, "--cuda-graph")
+        self.assertIn("is captured: from here on a step is one launch", graph.out)
+        self.assertEqual(graph.losses, plain.losses)
+        self.assertEqual(graph.sha, plain.sha)
+
     def test_without_a_gpu_there_is_no_f16(self):
         run = self.train("--steps=2", "--device=cpu", "--precision=f16")
         self.assertIn("--precision f16: this processor has no instructions for it; training in f32", run.out)
