@@ -168,7 +168,8 @@ class OtherWorlds(CheckpointTest):
 
 
 class Stopped(CheckpointTest):
-    """SIGTERM and SIGINT: saved behind a whole step, exit code 75, and nobody can tell afterwards."""
+    """SIGTERM and SIGINT: saved behind a whole step, exit code 75, and nobody can tell afterwards. [A27], whose fifty
+    trials with one rank of a job are the campaign `term` of scripts/chaos.sh."""
 
     ENDLESS = ("--steps=1000000", "--schedule=constant", "--ema=0.9", "-q")
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 # tests/apps/faults_test.py - jobs in which a rank dies, throws, or computes NaN at a fault point: who says what, how
 # soon all are gone, and when launch starts a job again. Random moments: scripts/chaos.sh. Read first: program.py.
+import gzip
+import json
 import os
 import re
 import signal
@@ -88,6 +90,30 @@ class NotFinite(FaultTest):
 class NotFiniteUnderMpi(NotFinite):
     how = {"mpi": 3}
     SPEAKERS = 3
+
+
+class Stuck(FaultTest):
+    """[A26]"""
+
+    how = {"ranks": 2}
+
+    def test_who_waits_names_the_stuck_rank_and_leaves_a_trace(self):
+        out = self.folder / "run"
+        run = self.run_program(*STEPS, "--timeout=2", f"--out={out}",
+                               BRIGADE_FAULT="backward:rank=1:step=4:action=hang", **self.how)
+        self.assertEqual(run.code, 1, run)
+        self.assertLess(run.seconds, 2 + 5 + 5, "time-out, the steps before it and a start on a busy machine")
+        lines = self.errors(run)[0]
+        self.assertEqual(len(lines), 1, run)
+        self.assertRegex(lines[0], r"all_reduce.*, sequence \d+, bucket 0 \(layers\.4\.bias.*: not done within "
+                                   r"2000 ms; arrived: rank 0; missing: rank 1 \(backward of step 4, ")
+        trace = json.loads(gzip.decompress((out / "trace.json.gz").read_bytes()))
+        self.assertTrue(any(event.get("ph") == "X" for event in trace["traceEvents"]))
+
+
+@requires_mpi
+class StuckUnderMpi(Stuck):
+    how = {"mpi": 2}
 
 
 @requires_mpi

@@ -94,7 +94,7 @@ TEST_CASE("tensors are listed by data offset, whatever the header's order", "[co
   REQUIRE(file.tensors.at(2).first == "b");
 }
 
-TEST_CASE("a malformed header is refused with the tensor and the rule", "[core][safetensors][error]") {
+TEST_CASE("a malformed header is refused with the tensor and the rule", "[core][safetensors][error][A20]") {
   struct Case {
     std::string header;
     std::size_t data_bytes;
