@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(Layout::kThreads)
       scores[i] = seen ? scores[i] * scale : static_cast<C>(-INFINITY);
       best = Larger{}(best, scores[i]);
     }
-    best = fold_group(best, Larger{});
+    best = fold_warp<kGroup>(best, Larger{});
     const C shift = best == static_cast<C>(-INFINITY) ? C{0} : best;  // -inf - -inf is no number.
     C part = 0;
 #pragma unroll
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(Layout::kThreads)
       part += power;
     }
     const C correction = std::exp(largest - shift);
-    sum = sum * correction + fold_group(part, Plus{});
+    sum = sum * correction + fold_warp<kGroup>(part, Plus{});
 #pragma unroll
     for (int c = 0; c < Layout::kColumns; ++c) sums[c] *= correction;
     largest = best;

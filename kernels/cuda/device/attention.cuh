@@ -28,15 +28,6 @@ struct Tiles {
   static constexpr unsigned kThreads = kRows * kGroup;
 };
 
-/// f over the values of a group, in all of its threads.
-template <class C, class F>
-__device__ C fold_group(C value, const F& f) {
-#pragma unroll
-  for (int lanes = kGroup / 2; lanes > 0; lanes /= 2)
-    value = f(value, __shfl_xor_sync(kFullWarp, value, lanes));
-  return value;
-}
-
 template <class T>
 __device__ T* head_of(const HeadRows& rows, std::int64_t heads, std::int64_t number) {
   return static_cast<T*>(rows.at) + number / heads * rows.stride[0] + number % heads * rows.stride[1];

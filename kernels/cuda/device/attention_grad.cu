@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
     const T* b = head_of<T>(dout, size.heads, head) + query * dout.stride[2];
     for (std::int64_t c = lane; c < size.width; c += kGroup) sum += convert<C>(a[c]) * convert<C>(b[c]);
   }
-  sum = fold_group(sum, Plus{});
+  sum = fold_warp<kGroup>(sum, Plus{});
   if (row < rows && lane == 0) deltas[row] = sum;
 }
 

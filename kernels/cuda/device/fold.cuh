@@ -10,11 +10,11 @@ namespace brigade::device {
 
 inline constexpr unsigned kFullWarp = 0xffffffffu, kWarp = 32;
 
-/// f over a warp's values, in all of its lanes.
-template <class T, class F>
+/// f over the values of `Lanes` neighbours of a warp (a power of two, all of it by default), in each of them.
+template <unsigned Lanes = kWarp, class T, class F>
 __device__ T fold_warp(T value, const F& f) {
 #pragma unroll
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2)
+  for (int lanes = Lanes / 2; lanes > 0; lanes /= 2)
     value = f(value, __shfl_xor_sync(kFullWarp, value, lanes));
   return value;
 }

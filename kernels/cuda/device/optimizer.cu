@@ -35,6 +35,15 @@ cudaError_t flat(std::int64_t count, const Step& step, cudaStream_t stream, cons
   return launch(flat_kernel<1, Step>, grid_for(count), kThreads, 0, stream, count, step);
 }
 
+/// What the device knows of this step; false if it is skipped.
+template <class Constants, class C>
+__device__ bool read_control(Constants& k, C& factor) {
+  if (functor::skips(k.control)) return false;
+  k = functor::with_control(k);
+  factor = functor::gradient_factor<C>(k.control);
+  return true;
+}
+
 template <class T>
 struct Sgd {
   functor::Sgd<compute_t<T>> step;
@@ -42,12 +51,7 @@ struct Sgd {
   T *momentum, *param;  // momentum is null without any.
   compute_t<T> factor = 1;
 
-  __device__ bool begin() {
-    if (functor::skips(step.k.control)) return false;
-    step.k = functor::with_control(step.k);
-    factor = functor::gradient_factor<compute_t<T>>(step.k.control);
-    return true;
-  }
+  __device__ bool begin() { return read_control(step.k, factor); }
   template <class Width>
   __device__ void operator()(std::int64_t i, Width) const {
     using C = compute_t<T>;
@@ -77,12 +81,7 @@ struct Adamw {
   T *m, *v, *param;
   compute_t<T> factor = 1;
 
-  __device__ bool begin() {
-    if (functor::skips(step.k.control)) return false;
-    step.k = functor::with_control(step.k);
-    factor = functor::gradient_factor<compute_t<T>>(step.k.control);
-    return true;
-  }
+  __device__ bool begin() { return read_control(step.k, factor); }
   template <class Width>
   __device__ void operator()(std::int64_t i, Width) const {
     using C = compute_t<T>;
