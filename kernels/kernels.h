@@ -74,8 +74,8 @@ struct KernelTable {
   // Matrix product. a [.., M, K], b [.., K, N], out [.., M, N]; equal batch dims (expanded), any strides.
   // beta 0 overwrites, beta 1 adds to out.
   void (*matmul)(const Tensor& a, const Tensor& b, double beta, Tensor& out);
-  /// y = x wᵀ + bias: x [R, I], w [O, I] in the parameter dtype, bias [O] or undefined, y [R, O].
-  void (*linear)(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out);
+  /// y = x wᵀ + bias, then the activation: x [R, I], w [O, I] in the parameter dtype, bias [O] or undefined, y [R, O].
+  void (*linear)(const Tensor& x, const Tensor& w, const Tensor& bias, Activation then, Tensor& out);
   void (*linear_grad_input)(const Tensor& dy, const Tensor& w, Tensor& dx);
   void (*linear_grad_weight)(const Tensor& dy, const Tensor& x, Tensor& dw);  ///< dw in the parameter dtype.
 

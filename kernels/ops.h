@@ -74,7 +74,8 @@ void sum_of_squares(const Tensor& x, Tensor& sum);
 DType computed_in(DType dtype, Device device = {});
 /// [.., M, K] x [.., K, N] with broadcasting batch dims.
 Tensor matmul(const Tensor& a, const Tensor& b);
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias);  ///< x [.., I]
+/// x [.., I]. With Activation::relu the bits of unary(Unary::relu, linear(x, w, bias)), in that result's memory.
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation then = Activation::none);
 Tensor linear_grad_input(const Tensor& dy, const Tensor& w);
 void linear_grad_weight(const Tensor& dy, const Tensor& x, Tensor& dw);
 void bias_grad(const Tensor& dy, Tensor& db);

@@ -53,13 +53,13 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return out;
 }
 
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation then) {
   const Span span("linear", [&] { return SpanDetails{{"x", x.shape()}, {"weight", w.shape()}}; });
   check_weight("linear", x, w, 1);
   if (bias.defined()) check_parameter("linear", "bias", bias, {w.size(0)}, x);
   const Tensor rows = as_rows(x);
   Tensor out = Tensor::empty({rows.size(0), w.size(0)}, x.dtype(), x.device());
-  kernels(x.device()).linear(rows, contiguous(w), bias.defined() ? contiguous(bias) : bias, out);
+  kernels(x.device()).linear(rows, contiguous(w), bias.defined() ? contiguous(bias) : bias, then, out);
   return out.view(with_last(x, w.size(0)));
 }
 

@@ -32,6 +32,9 @@ enum class Binary : std::uint8_t {
   gelu_grad,
 };
 
+/// What a linear layer ends with.
+enum class Activation : std::uint8_t { none, relu };
+
 enum class Reduction : std::uint8_t { sum, mean, max, min, prod };
 
 /// Geometry shared by convolution and pooling; index 0 is height, 1 is width.

@@ -7,7 +7,7 @@
 
 namespace brigade::nn {
 
-class ReLU : public Module {
+class ReLU final : public Module {
  public:
   Variable forward(const Variable& x) override { return relu(x); }
 };

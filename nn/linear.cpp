@@ -32,4 +32,15 @@ Linear::Linear(Variable weight_, Variable bias_) : weight(std::move(weight_)), b
 
 Variable Linear::forward(const Variable& x) { return linear(x, weight, bias); }
 
+Variable Linear::operator()(const Variable& x, ReLU& then) {
+  if (faults_armed()) return then((*this)(x));  // A fault is for the result of the layer that it names.
+  LinearBeforeRelu y;
+  {
+    const TimedScope span(SpanKind::forward, layer());
+    y = linear_before_relu(x, weight, bias);
+  }
+  const TimedScope span(SpanKind::forward, then.layer());
+  return relu(y);
+}
+
 }  // namespace brigade::nn

@@ -2,7 +2,7 @@
 // nn/linear.h - the affine layer y = x wᵀ + b. Read before: nn/module.h. Read next: nn/conv2d.h.
 #pragma once
 
-#include "nn/module.h"
+#include "nn/activations.h"
 
 namespace brigade::nn {
 
@@ -11,7 +11,7 @@ struct LinearOptions {
 };
 
 /// x [.., in] -> [.., out]; parameters weight [out, in], bias [out], drawn from default_generator().
-class Linear : public Module {
+class Linear final : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {});
   /// Uses parameters that exist already: a weight given to two modules is one parameter with two names (tied
@@ -19,6 +19,9 @@ class Linear : public Module {
   explicit Linear(Variable weight, Variable bias = {});
 
   Variable forward(const Variable& x) override;
+  using Module::operator();
+  /// then((*this)(x)) to the bit, with a tensor less to write. Layers and graph are those of the two.
+  Variable operator()(const Variable& x, ReLU& then);
 
   const Variable weight;
   const Variable bias;  ///< Undefined without bias.

@@ -2,6 +2,8 @@
 // nn/sequential.cpp - the chain of modules.
 #include "nn/sequential.h"
 
+#include "nn/linear.h"
+
 namespace brigade::nn {
 
 Module& Sequential::add(std::string name, std::unique_ptr<Module> child) {
@@ -14,7 +16,16 @@ Module& Sequential::add(std::string name, std::unique_ptr<Module> child) {
 
 Variable Sequential::forward(const Variable& x) {
   Variable y = x;
-  for (const auto& child : children_) y = (*child)(y);
+  for (int i = 0; i < size(); ++i) {
+    auto* const linear = dynamic_cast<Linear*>(&(*this)[i]);
+    auto* const relu = i + 1 < size() ? dynamic_cast<ReLU*>(&(*this)[i + 1]) : nullptr;
+    if (linear != nullptr && relu != nullptr) {
+      y = (*linear)(y, *relu);
+      ++i;
+    } else {
+      y = (*this)[i](y);
+    }
+  }
   return y;
 }
 

@@ -12,7 +12,7 @@
 namespace brigade::nn {
 
 /// Owns its children and applies them in order; the identity when empty. Children are named "0", "1", …
-/// unless given a name.
+/// unless given a name. A Linear takes a ReLU right behind it along.
 class Sequential : public Module {
  public:
   Sequential() = default;

@@ -23,9 +23,11 @@ Variable matmul(const Variable& a, const Variable& b) {
                 });
 }
 
+namespace {
+
 // y = x wᵀ + b   =>   dx = dy w,   dw = dyᵀ x,   db = sum over rows of dy
-Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
-  const Tensor y = ops::linear(x.value(), w.value(), value_or_undefined(bias));
+Variable linear_then(Activation then, const Variable& x, const Variable& w, const Variable& bias) {
+  const Tensor y = ops::linear(x.value(), w.value(), value_or_undefined(bias), then);
   return record(
       "linear", y, {x, w, bias},
       [x_kept = save_for(w, x.value()), w_kept = save_for(x, w.value())](const Tensor& dy, Gradients& out) {
@@ -45,6 +47,24 @@ Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
           out.give(2, db);
         }
       });
+}
+
+}  // namespace
+
+Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
+  return linear_then(Activation::none, x, w, bias);
+}
+
+LinearBeforeRelu linear_before_relu(const Variable& x, const Variable& w, const Variable& bias) {
+  return {linear_then(Activation::relu, x, w, bias)};
+}
+
+// y = max(z, 0)   =>   dz = dy where y > 0, else 0: z itself is not needed
+Variable relu(const LinearBeforeRelu& z) {
+  const Tensor y = z.rectified.value();
+  return record("relu", y, {z.rectified}, [y_kept = SavedTensor(y)](const Tensor& dy, Gradients& out) {
+    if (out.wanted(0)) out.give(0, ops::binary(Binary::relu_grad, dy, out.load(y_kept)));
+  });
 }
 
 }  // namespace brigade

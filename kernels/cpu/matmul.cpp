@@ -112,8 +112,10 @@ void matmul(const Tensor& a, const Tensor& b, double beta, Tensor& out) {
 }
 
 // y = x wᵀ + bias   =>   dx = dy w,   dw = dyᵀ x
-void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out) {
+void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation then, Tensor& out) {
   product(x, ops::cast(w, x.dtype()).transpose(0, 1), bias, 0, out);
+  // Not as oneDNN's post-op: its ReLU is a maximum that makes 0 of a NaN, and nobody would see a broken weight.
+  if (then == Activation::relu) kernels({}).unary(Unary::relu, out, out);
 }
 
 void linear_grad_input(const Tensor& dy, const Tensor& w, Tensor& dx) {

@@ -16,7 +16,7 @@ DType computed_in(DType dtype);
 /// beta is 0 or 1.
 void product(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, Tensor& out);
 void matmul(const Tensor& a, const Tensor& b, double beta, Tensor& out);
-void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out);
+void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation then, Tensor& out);
 void linear_grad_input(const Tensor& dy, const Tensor& w, Tensor& dx);
 void linear_grad_weight(const Tensor& dy, const Tensor& x, Tensor& dw);
 

@@ -158,10 +158,12 @@ class Plan {
     };
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (p.bias_alignment != 0) {
+    const bool biased = p.bias_alignment != 0;
+    if (biased) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p.d.dtype));
+    if (p.relu)
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, biased ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
+    else if (biased)
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p.d.dtype));
-    }
     return owner;
   }
 
@@ -237,13 +239,14 @@ class Context {
 
 }  // namespace
 
-void cublas_lt_matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, Tensor& out) {
+void cublas_lt_matmul(const Tensor& a, const Tensor& b, const GemmEpilogue& then, double beta, Tensor& out) {
   const Device device = out.device();
   const cudaStream_t stream = current_cuda_stream(device);
-  GemmProblem problem = gemm_problem(a, b, bias, beta, out);
+  GemmProblem problem = gemm_problem(a, b, then.bias, beta, out);
+  problem.relu = then.relu;
   problem.tf32 = a.dtype() == DType::f32 && allow_tf32();
   Context& context = Context::of_this_thread(device);
-  const void* bias_at = bias.defined() ? bias.raw() : nullptr;
+  const void* bias_at = then.bias.defined() ? then.bias.raw() : nullptr;
   const Plan& plan = context.plan(problem, bias_at);
   const Workspace workspace(device, plan.workspace_bytes());
   plan.run(context.handle(), b.raw(), a.raw(), bias_at, out.raw(), workspace.data(), stream);

@@ -60,6 +60,7 @@ void append_text(std::string& out, const GemmProblem& p) {
   if (p.d.dtype != p.a.dtype) out += str(" to ", p.d.dtype);
   if (p.batch > 1) out += str(", ", p.batch, " of them");
   if (p.bias_alignment != 0) out += " + bias";
+  if (p.relu) out += ", ReLU";
   if (p.adds) out += ", added to the output";
 }
 

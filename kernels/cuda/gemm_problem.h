@@ -29,12 +29,13 @@ struct GemmMatrix {
   friend auto operator<=>(const GemmMatrix&, const GemmMatrix&) = default;
 };
 
-/// D = A B + bias + beta D: everything that an algorithm is chosen for, and no address.
+/// D = A B + bias + beta D, or its ReLU: everything that an algorithm is chosen for, and no address.
 struct GemmProblem {
   GemmMatrix a, b, d;
   std::int64_t batch = 1;
   std::int64_t bias_alignment = 0;  ///< 0: no bias. Its dtype is D's.
   bool adds = false;                ///< beta is 1, else 0.
+  bool relu = false;                ///< The epilogue ends with one.
   bool tf32 = false;                ///< f32 only.
 
   std::int64_t inner() const { return a.transposed ? a.rows : a.cols; }  ///< K

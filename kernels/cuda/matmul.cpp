@@ -6,6 +6,7 @@
 #include "core/cuda/check_cuda.h"
 #include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/gemm_problem.h"
+#include "kernels/cuda/settings.h"
 #include "kernels/cuda/slots.h"
 #include "kernels/ops.h"
 
@@ -24,28 +25,29 @@ Tensor operand(const Tensor& t) {
   return is_gemm_matrix(matrices) ? matrices : ops::contiguous(matrices);
 }
 
-// out = a b + bias + beta out; out has the dtype of a and b or is f32, the bias that of out.
-void product(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, Tensor& out) {
+// out = a b + beta out, then the epilogue; out has the dtype of a and b or is f32, the bias that of out.
+void product(const Tensor& a, const Tensor& b, const GemmEpilogue& then, double beta, Tensor& out) {
   if (out.numel() == 0) return;
   if (const DType computed = computed_in(a.dtype()); computed != a.dtype()) {
     Tensor sums = beta != 0 ? ops::cast(out, computed) : Tensor::empty(out.shape(), computed, out.device());
-    const Tensor wide_bias = bias.defined() ? ops::cast(bias, computed) : bias;
-    product(ops::cast(a, computed), ops::cast(b, computed), wide_bias, beta, sums);
+    const Tensor wide_bias = then.bias.defined() ? ops::cast(then.bias, computed) : then.bias;
+    product(ops::cast(a, computed), ops::cast(b, computed), {wide_bias, then.relu}, beta, sums);
     if (!sums.same_view(out)) copy(sums, out);
     return;
   }
   if (a.size(-1) == 0) {  // An empty sum, which cuBLASLt does not take.
     if (beta == 0) fill(out, 0);
-    if (bias.defined()) ops::binary_(Binary::add, out, bias);
+    if (then.bias.defined()) ops::binary_(Binary::add, out, then.bias);
+    if (then.relu) unary(Unary::relu, out, out);
     return;
   }
   if (!is_row_major(out) || !out.can_view(as_batch(out))) {
     // outᵀ = bᵀ aᵀ, if that lies better; a bias would then run the wrong way.
     Tensor transposed = out.transpose(-1, -2);
-    if (!bias.defined() && is_row_major(transposed) && transposed.can_view(as_batch(transposed)))
-      return product(b.transpose(-1, -2), a.transpose(-1, -2), {}, beta, transposed);
+    if (!then.bias.defined() && is_row_major(transposed) && transposed.can_view(as_batch(transposed)))
+      return product(b.transpose(-1, -2), a.transpose(-1, -2), then, beta, transposed);
     Tensor dense = beta != 0 ? ops::clone(out) : Tensor::empty(out.shape(), out.dtype(), out.device());
-    product(a, b, bias, beta, dense);
+    product(a, b, then, beta, dense);
     copy(dense, out);
     return;
   }
@@ -58,7 +60,7 @@ void product(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, 
     b3 = b3.slice(0, 0, 1);
     out3 = out3.view(one_out);
   }
-  cublas_lt_matmul(a3, b3, bias, beta, out3);
+  cublas_lt_matmul(a3, b3, then, beta, out3);
 }
 
 // cuBLASLt's epilogue takes a bias in the output's dtype, and reads 16 bytes at a time.
@@ -89,8 +91,10 @@ void matmul(const Tensor& a, const Tensor& b, double beta, Tensor& out) {
 }
 
 // y = x wᵀ + bias   =>   dx = dy w,   dw = dyᵀ x
-void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out) {
-  product(x, ops::cast(w, x.dtype()).transpose(0, 1), epilogue_bias(bias, x.dtype()), 0, out);
+void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation then, Tensor& out) {
+  const bool relu = then == Activation::relu, in_epilogue = relu && relu_in_epilogue();
+  product(x, ops::cast(w, x.dtype()).transpose(0, 1), {epilogue_bias(bias, x.dtype()), in_epilogue}, 0, out);
+  if (relu && !in_epilogue) unary(Unary::relu, out, out);
 }
 
 void linear_grad_input(const Tensor& dy, const Tensor& w, Tensor& dx) {

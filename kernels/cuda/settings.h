@@ -15,4 +15,9 @@ bool allow_tf32();
 void set_time_convolutions(bool on);
 bool time_convolutions();
 
+/// Whether cuBLASLt computes the ReLU behind a linear layer in the pass that writes the product. Its max(x, 0) makes 0
+/// of a NaN, so that a broken weight may go unnoticed. Off at the start: then a kernel of ours follows, in place.
+void set_relu_in_epilogue(bool on);
+bool relu_in_epilogue();
+
 }  // namespace brigade::cuda

@@ -31,7 +31,7 @@ void bias_grad(const Tensor& dy, Tensor& db);
 // matmul.cpp: cuBLASLt
 DType computed_in(DType dtype);
 void matmul(const Tensor& a, const Tensor& b, double beta, Tensor& out);
-void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out);
+void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation then, Tensor& out);
 void linear_grad_input(const Tensor& dy, const Tensor& w, Tensor& dx);
 void linear_grad_weight(const Tensor& dy, const Tensor& x, Tensor& dw);
 

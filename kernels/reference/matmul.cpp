@@ -27,12 +27,12 @@ void matmul(const Tensor& a, const Tensor& b, double beta, Tensor& out) {
   });
 }
 
-void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out) {
+void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation then, Tensor& out) {
   for (std::int64_t r = 0; r < x.size(0); ++r)
     for (std::int64_t o = 0; o < w.size(0); ++o) {
       double sum = bias.defined() ? get(bias, o) : 0;
       for (std::int64_t i = 0; i < w.size(1); ++i) sum += get(x, r, i) * get(w, o, i);
-      set(out, sum, r, o);
+      set(out, then == Activation::relu && sum < 0 ? 0 : sum, r, o);  // A NaN stays one.
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tests/autograd/ops_matmul_test.cpp - derivatives of matrix products.
 #include "autograd/ops/matmul.h"
+#include "autograd/ops/pointwise.h"
 #include "autograd/ops/reduce.h"
 #include "autograd/ops/shape_ops.h"
 #include "tests/autograd/gradients.h"
@@ -44,6 +45,29 @@ TEST_CASE("linear has the derivative of its formula for any number of leading di
     REQUIRE(wrong_gradient([](const auto& in) { return linear(in[0], in[1], in[2]); }, inputs) == "");
     REQUIRE(wrong_gradient([](const auto& in) { return linear(in[0], in[1], Variable()); },
                            {inputs[0], inputs[1]}) == "");
+  }
+}
+
+TEST_CASE("a ReLU in a linear layer's pass has the derivative of its formula", "[autograd][linear]") {
+  for (const Shape& x : {Shape{4, 3}, Shape{3}, Shape{2, 1, 2, 3}}) {
+    INFO(str("x ", x));
+    const std::vector<Variable> inputs = {leaf(x, 1), leaf({5, 3}, 2), leaf({5}, 3)};
+    const auto function = [](const auto& in) { return relu(linear_before_relu(in[0], in[1], in[2])); };
+    REQUIRE(wrong_gradient(function, inputs) == "");
+    const auto unbiased = [](const auto& in) { return relu(linear_before_relu(in[0], in[1], Variable())); };
+    REQUIRE(wrong_gradient(unbiased, {inputs[0], inputs[1]}) == "");
+  }
+}
+
+TEST_CASE("a ReLU in a linear layer's pass has the bits of the two operations, forward and backward",
+          "[autograd][linear]") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Variable x = Variable::parameter(random({7, 20}, 1, dtype));
+    const Variable w = Variable::parameter(random({9, 20}, 2)), b = Variable::parameter(random({9}, 3));
+    const Variable apart = relu(linear(x, w, b)), fused = relu(linear_before_relu(x, w, b));
+    REQUIRE(differs_bitwise(fused.value(), apart.value()) == "");
+    const std::vector<Tensor> expected = grad(sum(apart), {x, w, b}), got = grad(sum(fused), {x, w, b});
+    for (std::size_t i = 0; i < 3; ++i) CHECK(differs_bitwise(got[i], expected[i]) == "");
   }
 }
 

@@ -44,7 +44,7 @@ struct Preference {
 struct Algorithm {
   std::uint64_t magic, rows, cols, inner, workspace;
   std::uint16_t align[4];
-  std::uint64_t dtypes;
+  std::uint64_t kind;
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 constexpr std::uint64_t kMagic = 0x62726967616465;
@@ -103,15 +103,19 @@ cublasStatus_t check(const Desc& desc, const Layout& a, const Layout& b, const L
   if (d.batch > 1 && d.batch_stride < static_cast<std::int64_t>(d.rows)) return CUBLAS_STATUS_INVALID_VALUE;
   if (a.type != b.type || !is_supported(desc, a.type, d.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_SUCCESS;
-  if (desc.epilogue != CUBLASLT_EPILOGUE_BIAS || desc.bias == nullptr) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (desc.epilogue == CUBLASLT_EPILOGUE_RELU) return CUBLAS_STATUS_SUCCESS;
+  if ((desc.epilogue != CUBLASLT_EPILOGUE_BIAS && desc.epilogue != CUBLASLT_EPILOGUE_RELU_BIAS) ||
+      desc.bias == nullptr)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if (desc.bias_type != -1 && desc.bias_type != static_cast<std::int32_t>(d.type))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   return fake_gpu::is_aligned(desc.bias, 16) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-std::uint64_t dtypes(const Desc& desc, const Layout& a, const Layout& d) {
-  return static_cast<std::uint64_t>(desc.compute) << 32 | static_cast<std::uint64_t>(a.type) << 16 |
-         static_cast<std::uint64_t>(d.type);
+// The dtypes and the epilogue, for which an algorithm is chosen.
+std::uint64_t kind(const Desc& desc, const Layout& a, const Layout& d) {
+  return static_cast<std::uint64_t>(desc.epilogue) << 48 | static_cast<std::uint64_t>(desc.compute) << 32 |
+         static_cast<std::uint64_t>(a.type) << 16 | static_cast<std::uint64_t>(d.type);
 }
 
 std::uint64_t inner(const Desc& desc, const Layout& a) {
@@ -143,7 +147,10 @@ void multiply(const Desc& desc, double alpha, const void* a, const Layout& al, c
           sum += left[static_cast<std::size_t>(r * k + i)] * right[static_cast<std::size_t>(c * k + i)];
         const std::int64_t at = batch * dl.batch_stride + r + c * dl.ld;
         sum = alpha * sum + (beta == 0 ? 0 : beta * fake_gpu::load(d, dtype(dl.type), at));
-        if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += fake_gpu::load(desc.bias, dtype(dl.type), r);
+        if ((desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
+          sum += fake_gpu::load(desc.bias, dtype(dl.type), r);
+        // As NVIDIA's: a NaN becomes 0.
+        if ((desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0) sum = sum > 0 ? sum : 0;
         fake_gpu::store(d, dtype(dl.type), at, sum);
       }
   }
@@ -282,7 +289,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                       .inner = inner(the_desc, *layout(a)),
                       .workspace = 0,
                       .align = {},
-                      .dtypes = dtypes(the_desc, *layout(a), *layout(d))};
+                      .kind = kind(the_desc, *layout(a), *layout(d))};
   // A deep product is split where scratch memory is allowed.
   if (algorithm.inner >= 32) algorithm.workspace = std::min<std::uint64_t>(wishes.workspace, 4096);
   for (int i = 0; i < 4; ++i) algorithm.align[i] = static_cast<std::uint16_t>(wishes.align[i]);
@@ -307,10 +314,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   Algorithm algorithm;
   if (algo == nullptr || c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
   std::memcpy(&algorithm, algo, sizeof algorithm);
-  const bool found_for_this = algorithm.magic == kMagic && algorithm.rows == d_layout.rows &&
-                              algorithm.cols == d_layout.cols &&
-                              algorithm.inner == inner(the_desc, a_layout) &&
-                              algorithm.dtypes == dtypes(the_desc, a_layout, d_layout);
+  const bool found_for_this =
+      algorithm.magic == kMagic && algorithm.rows == d_layout.rows && algorithm.cols == d_layout.cols &&
+      algorithm.inner == inner(the_desc, a_layout) && algorithm.kind == kind(the_desc, a_layout, d_layout);
   const bool aligned = fake_gpu::is_aligned(a, algorithm.align[0]) &&
                        fake_gpu::is_aligned(b, algorithm.align[1]) &&
                        fake_gpu::is_aligned(d, std::max(algorithm.align[2], algorithm.align[3]));

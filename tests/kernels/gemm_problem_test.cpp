@@ -98,4 +98,8 @@ TEST_CASE("a product's key differs in whatever an algorithm depends on, and not 
   CHECK(key != cuda::gemm_problem(a, b, numbers({8}, 4), 0, out));
   CHECK(key != cuda::gemm_problem(numbers({2, 8, 9}, 5).slice(2, 1, 9), b, {}, 0, out));  // 8 bytes aligned.
   CHECK(str(key) == "f64 [8, 8] x [8, 8], 2 of them");
+  cuda::GemmProblem rectified = key;
+  rectified.relu = true;
+  CHECK(key != rectified);
+  CHECK(str(rectified) == "f64 [8, 8] x [8, 8], 2 of them, ReLU");
 }

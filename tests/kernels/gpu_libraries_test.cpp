@@ -91,6 +91,43 @@ TEST_CASE("cuBLASLt is asked once for each kind of product, whatever it is made 
   CHECK(asked() == 0);
 }
 
+// Also on a real GPU.
+TEST_CASE("a ReLU in cuBLASLt's epilogue equals the one behind the product", "[kernels][libraries]") {
+  if (device_count(DeviceType::cuda) == 0) return test::skip("no CUDA device");
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (const std::int64_t inner : {0, 40}) {
+      CAPTURE(name(dtype), inner);
+      const DType parameters = test::parameter_dtype(dtype);
+      const Tensor x = random({24, inner}, 1, dtype), w = on_gpu(test::weights({16, inner}, 2, dtype));
+      for (const Tensor& bias : {random({16}, 3, parameters), Tensor()}) {
+        const Tensor behind = on_cpu(ops::linear(x, w, bias, Activation::relu));
+        const Setting epilogue(cuda::set_relu_in_epilogue);
+        const Tensor within = on_cpu(ops::linear(x, w, bias, Activation::relu));
+        CHECK(test::far_from(within, behind, dtype == DType::f64 ? 1e-13 : 1e-5) == "");
+      }
+    }
+}
+
+TEST_CASE("a ReLU in the epilogue is another kind of product, and loses NaNs as NVIDIA's does",
+          "[kernels][libraries]") {
+  if (const std::string why = missing(); !why.empty()) return test::skip(why);
+  Tensor x = random({7, 9}, 1);
+  const Tensor w = random({5, 9}, 2), bias = random({5}, 3);
+  Tensor one = x.slice(0, 2, 3).slice(1, 1, 2);
+  ops::fill_(one, NAN);
+  const auto nans = [&] {
+    std::int64_t count = 0;
+    for (const double value : test::values(on_cpu(ops::linear(x, w, bias, Activation::relu))))
+      count += std::isnan(value);
+    return count;
+  };
+  CHECK(nans() == 5);
+  const int before = matmul_searches();
+  const Setting epilogue(cuda::set_relu_in_epilogue);
+  CHECK(nans() == 0);
+  CHECK(matmul_searches() == before + 1);
+}
+
 TEST_CASE("each thread has its own handle and asks for itself", "[kernels][libraries]") {
   if (const std::string why = missing(); !why.empty()) return test::skip(why);
   const Tensor a = random({3, 11}, 1), b = random({11, 2}, 2);

@@ -118,25 +118,50 @@ TEST_CASE("matmul of integers is exact", "[kernels][matmul]") {
 TEST_CASE("linear and its gradients equal the reference, and bf16 weights' gradients stay f32",
           "[kernels][linear]") {
   for (const DType dtype : kFloats)
-    for (const bool has_bias : {false, true})
+    for (const auto& [has_bias, then] : {std::pair{false, Activation::none},
+                                         {true, Activation::none},
+                                         {false, Activation::relu},
+                                         {true, Activation::relu}})
       for (const std::int64_t rows : {1, 5, 32}) {
-        CAPTURE(name(dtype), has_bias, rows);
+        CAPTURE(name(dtype), has_bias, then, rows);
         const DType parameters = test::parameter_dtype(dtype);
         const Tensor x = test::random({rows, 48}, 1, dtype), dy = test::random({rows, 10}, 2, dtype);
         const Tensor w = test::weights({10, 48}, 3, dtype);
         const Tensor bias = has_bias ? test::random({10}, 4, parameters) : Tensor();
         Tensor y = ops::empty_like(dy), dx = ops::empty_like(x), dw = test::empty({10, 48}, parameters);
         Tensor ey = ops::empty_like(dy), edx = ops::empty_like(x), edw = ops::empty_like(dw);
-        fast().linear(x, w, bias, y);
+        fast().linear(x, w, bias, then, y);
         fast().linear_grad_input(dy, w, dx);
         fast().linear_grad_weight(dy, x, dw);
-        test::reference().linear(x, w, bias, ey);
+        test::reference().linear(x, w, bias, then, ey);
         test::reference().linear_grad_input(dy, w, edx);
         test::reference().linear_grad_weight(dy, x, edw);
         CHECK(test::far_from(y, ey, tolerance(dtype)) == "");
         CHECK(test::far_from(dx, edx, tolerance(dtype)) == "");
         CHECK(test::far_from(dw, edw, tolerance(parameters)) == "");
       }
+}
+
+TEST_CASE("a ReLU that linear ends with has the bits of one behind it, and a NaN stays a NaN",
+          "[kernels][linear]") {
+  for (const DType dtype : kFloats)
+    for (const std::int64_t inner : {0, 3, 48}) {
+      CAPTURE(name(dtype), inner);
+      Tensor x = test::random({6, inner}, 1, dtype);
+      if (inner > 0) {
+        Tensor one = x.slice(0, 2, 3).slice(1, 1, 2);
+        ops::fill_(one, NAN);
+      }
+      const Tensor w = test::weights({10, inner}, 2, dtype);
+      const Tensor bias = test::random({10}, 3, test::parameter_dtype(dtype));
+      for (const Tensor& b : {bias, Tensor()}) {
+        const Tensor y = ops::linear(x, w, b, Activation::relu);
+        CHECK(test::differs_bitwise(y, ops::unary(Unary::relu, ops::linear(x, w, b))) == "");
+        std::int64_t nans = 0;
+        for (const double value : test::values(y)) nans += std::isnan(value);
+        CHECK(nans == (inner > 0 ? 10 : 0));
+      }
+    }
 }
 
 TEST_CASE("a bias gradient sums all but the channels in both layouts", "[kernels][bias_grad]") {

@@ -4,7 +4,9 @@
 
 #include "autograd/engine.h"
 #include "autograd/ops/loss.h"
+#include "autograd/ops/shape_ops.h"
 #include "core/rng.h"
+#include "nn/linear.h"
 #include "nn/optim/sgd.h"
 #include "nn/state_dict.h"
 #include "tests/support/tensors.h"
@@ -23,6 +25,52 @@ TEST_CASE("an Mlp flattens images and names its layers", "[models][mlp]") {
   REQUIRE(parameters[3].name == "layers.2.bias");
   REQUIRE_THROWS_WITH(model(test::random({2, 13}, 1)),
                       ContainsSubstring("12 elements an image; got [2, 13]"));
+}
+
+TEST_CASE("an Mlp trains with the bits of its layers called one by one", "[models][mlp]") {
+  // No layer takes the one behind it along here.
+  struct Apart final : nn::Module {
+    explicit Apart(DType precision) : precision_(precision) {
+      for (const auto& [in, out] : {std::pair{16, 33}, {33, 12}, {12, 10}}) {
+        if (layers_.size() > 0) layers_.emplace<nn::ReLU>();
+        layers_.emplace<nn::Linear>(in, out);
+      }
+      register_module("layers", layers_);
+    }
+    Variable forward(const Variable& x) override {
+      Variable y = cast(x, precision_);
+      for (int i = 0; i < layers_.size(); ++i) y = layers_[i](y);
+      return cast(y, DType::f32);
+    }
+    DType precision_;
+    nn::Sequential layers_;
+  };
+  const auto train = [](nn::Module& model) {
+    optim::FlatParameters parameters(model.named_parameters());
+    optim::Sgd optimizer(parameters, 0.1, {.momentum = 0.9});
+    const Tensor labels = Tensor::from(std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}, {7});
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      const Variable loss = cross_entropy(model(test::random({7, 16}, step)), labels);
+      parameters.zero_grad();
+      backward(loss);
+      optimizer.step();
+    }
+  };
+  for (const DType precision : {DType::f32, DType::bf16, DType::f16}) {
+    CAPTURE(name(precision));
+    default_generator() = {.seed = 1};
+    Mlp fused({.inputs = 16, .hidden = {33, 12}, .precision = precision});
+    default_generator() = {.seed = 1};
+    Apart apart(precision);
+    const auto got = fused.named_parameters(), expected = apart.named_parameters();
+    REQUIRE(got.size() == expected.size());
+    train(fused);
+    train(apart);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      CHECK(got[i].name == expected[i].name);
+      CHECK(test::differs_bitwise(got[i].variable.value(), expected[i].variable.value()) == "");
+    }
+  }
 }
 
 TEST_CASE("an Mlp learns its labels in every precision, checkpointed or not", "[models][mlp]") {

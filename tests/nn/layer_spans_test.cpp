@@ -4,6 +4,8 @@
 #include "autograd/engine.h"
 #include "autograd/ops/arithmetic.h"
 #include "autograd/ops/loss.h"
+#include "autograd/ops/reduce.h"
+#include "core/span.h"
 #include "core/timeline.h"
 #include "kernels/ops.h"
 #include "nn/linear.h"
@@ -26,6 +28,12 @@ struct Net final : nn::Module {
   Variable forward(const Variable& x) override { return blocks(stem(x)); }
   nn::Linear stem;
   nn::Sequential blocks;
+};
+
+struct Kernels final : SpanSink {
+  void begin(std::string_view name, const SpanDetails&) override { names.emplace_back(name); }
+  void end() override {}
+  std::vector<std::string> names;
 };
 
 std::vector<std::string> names_of(Timeline& timeline, SpanKind kind) {
@@ -60,6 +68,28 @@ TEST_CASE("forward marks layers as they are called, backward in the reverse orde
   backward(loss);
   REQUIRE(names_of(timeline, SpanKind::backward) ==
           std::vector<std::string>{"backward", "blocks", "blocks.1", "blocks.0", "stem"});
+}
+
+TEST_CASE("a ReLU that a linear layer takes along is no kernel of its own and keeps its layer",
+          "[nn][timeline]") {
+  nn::Sequential net;
+  net.emplace<nn::Linear>(4, 6);
+  net.emplace<nn::ReLU>();
+  net.emplace<nn::ReLU>();  // Behind no linear layer.
+  Timeline timeline;
+  timeline.set_layers(net.number_layers());
+  const TimelineScope listening(&timeline);
+  const Variable x(ops::full({2, 4}, 0.5));
+  const Variable y = [&] {
+    Kernels kernels;
+    const SpanListener listener(kernels);
+    const Variable out = net(x);
+    REQUIRE(kernels.names == std::vector<std::string>{"linear", "relu"});
+    return out;
+  }();
+  REQUIRE(names_of(timeline, SpanKind::forward) == std::vector<std::string>{"forward", "0", "1", "2"});
+  backward(sum(y));
+  REQUIRE(names_of(timeline, SpanKind::backward) == std::vector<std::string>{"backward", "2", "1", "0"});
 }
 
 TEST_CASE("a graph recorded while nobody listened is one plain backward", "[nn][timeline]") {
