@@ -126,7 +126,12 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
                   " at step ", report.step, "; lower --lr, or look at the data");
     log.step(report);
   });
-  log.before_flush([&] { reports.settle(); });
+  // Whose loss was not finite, and that nothing was updated, Ddp says.
+  const auto settle = [&] {
+    ddp.settle();
+    reports.settle();
+  };
+  log.before_flush(settle);
   TrainState state(options, {*model, ddp, *optimizer, ema ? &*ema : nullptr, scale}, course, resumed, begin,
                    log);
   // What a device has skipped is known a step later.
@@ -143,7 +148,7 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
   std::optional<double> accuracy;  // Of the model as it is.
   LateChecks checks(group.device());
   const auto evaluate_now = [&](std::int64_t step, std::int64_t epoch) {
-    reports.settle();
+    settle();
     ddp.sync_buffers();
     const auto average = ema ? std::optional(ema->average_scope()) : std::nullopt;
     EvaluationReport report =
@@ -227,7 +232,7 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
     stopped_by = interrupt_signal() != 0 ? interrupt_signal() : SIGTERM;  // Another rank's.
     break;
   }
-  reports.settle();
+  settle();
   checks.judge();
   const bool saved = state.finish();
   if (stopped_by != 0) log.interrupted(position.step, stopped_by, saved);

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/graph.h"
 #include "core/rng.h"
 #include "core/tensor.h"
 
@@ -112,6 +113,13 @@ void make_nan(const Tensor& values, const std::array<std::uint32_t, 4>& random) 
     reinterpret_cast<std::uint16_t*>(values.raw())[index] = 0x7fff;
 }
 
+// A step that a device repeats as it was does not come by again: the fault would be asked for and never happen.
+void refuse_in_capture(const Armed& armed, FaultAt at) {
+  for (const FaultClause& clause : armed.spec.clauses)
+    if (clause.at == at && (!clause.rank || *clause.rank == rank_here()))
+      fail(str("fault: ", name(at), " lies inside a captured step; run without --cuda-graph"));
+}
+
 }  // namespace
 
 namespace fault_detail {
@@ -125,6 +133,8 @@ void visit(FaultAt at, std::string_view label) {
 void visit(FaultAt at, const Tensor& values, std::string_view label) {
   const auto armed = armed_now();
   if (!armed) return;
+  if (values.defined() && values.device() != Device{} && is_capturing(values.device()))
+    refuse_in_capture(*armed, at);
   const Hit hit = look_up(*armed, at, label);
   if (hit.clause == nullptr) return;
   act(*hit.clause, at, label);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace brigade::dist {
@@ -20,6 +21,8 @@ class JobWatch {
   /// To be called before this process ends, with the error that ends it, or nothing if all is well: else the others
   /// take it for lost.
   virtual void leave(const std::string& error) noexcept = 0;
+  /// What `rank` has left, its first 999 bytes; nothing if it has not, or is on another host.
+  virtual std::optional<std::string> words_of(int rank) const = 0;
 };
 
 /// `lost(text)` is called on the watch's thread, at most once, soon after a process has gone without a word ("rank 1

@@ -60,6 +60,12 @@ fs::path choose(const TrainOptions& options) {
   return chosen;
 }
 
+// "batch_size" as people write it.
+std::string spelled(std::string flag) {
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return "--" + flag;
+}
+
 // Later checkpoints of another course would be taken for the newest ones.
 void refuse_later_checkpoints(const fs::path& folder, std::int64_t step) {
   if (folder.empty()) return;
@@ -146,6 +152,23 @@ bool Resumed::same_plan(const TrainOptions& options, int size) const {
   return size == checkpoint.manifest.world_size && options.sync == "bucketed";
 }
 
+void Resumed::check_state_fits(const TrainOptions& options, int size) const {
+  const Json before = Json::parse(flags), now = Json::parse(options.to_json());
+  const auto is_used = [](const Json& value) { return value.is_number() && value > 0; };
+  const auto same = [&](const char* flag, const auto& what_counts) {
+    BRIGADE_CHECK(!before.contains(flag) || what_counts(before[flag]) == what_counts(now[flag]),
+                  "--resume: ", checkpoint.directory.string(), " is of ", spelled(flag), " ",
+                  before[flag].dump(), ", and this run of ", now[flag].dump(),
+                  ": what they keep differs; --init ", (checkpoint.directory / dist::kModelFile).string(),
+                  " begins a new run with its model alone");
+  };
+  const auto all = [](const Json& value) { return value; };
+  for (const char* flag : {"model", "stem", "cifar100", "optimizer"}) same(flag, all);
+  for (const char* flag : {"momentum", "ema"}) same(flag, is_used);
+  same("precision", [](const Json& value) { return value == "f16"; });  // Has a loss scale.
+  if (size == checkpoint.manifest.world_size) same("comm_hook", all);
+}
+
 void TrainState::say_what_differs(const Resumed& resumed) const {
   const Json run = Json::parse(resumed.checkpoint.manifest.run);
   log_.line(str("goes on from ", resumed.checkpoint.directory.string(), ", behind step ", course_.first,
@@ -162,13 +185,11 @@ void TrainState::say_what_differs(const Resumed& resumed) const {
   const Json before = Json::parse(resumed.flags), now = Json::parse(options_.to_json());
   for (const auto& [flag, value] : before.items()) {
     static constexpr std::string_view kFree[] = {
-        "save",   "data",       "init",         "ranks",     "threads",         "timeout",
-        "device", "save_every", "save_seconds", "keep_last", "on_save_failure", "eval_every"};
+        "save",       "data",       "init",         "ranks",     "threads",         "timeout",   "device",
+        "cuda_graph", "save_every", "save_seconds", "keep_last", "on_save_failure", "eval_every"};
     if (std::find(std::begin(kFree), std::end(kFree), flag) != std::end(kFree) || !now.contains(flag))
       continue;
-    std::string spelled = "--" + flag;
-    std::replace(spelled.begin(), spelled.end(), '_', '-');
-    compare(spelled, value, now[flag]);
+    compare(spelled(flag), value, now[flag]);
   }
   if (!differs.empty()) log_.line(str("not bit-identical to the run that would have gone on: ", differs));
   if (!course_.note.empty()) log_.line(course_.note);

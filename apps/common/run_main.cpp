@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/fault_point.h"
+#include "core/one_line.h"
 #include "dist/job_watch.h"
 #include "dist/launch.h"
 
@@ -48,7 +49,20 @@ std::pair<std::string, std::string> split_rank(const std::string& message) {
 // "[rank 1/2] error: …"
 std::string line_of(const std::string& message) {
   const auto [rank, rest] = split_rank(message);
-  return str(rank, "error: ", rest, "\n");
+  return str(rank, "error: ", one_line(rest, std::string::npos), "\n");
+}
+
+// Ranks have the same command line, and one of them is enough to print what is wrong with it; but what is wrong on one
+// alone (its environment, its files, its devices) nobody else would say.
+std::string usage_line(const std::string& text, const dist::JobWatch* watch) {
+  const dist::LaunchEnvironment job = dist::launch_environment();
+  if (text.empty()) return "";
+  if (job.rank == 0) return text + "\n";
+  for (const auto end = Clock::now() + std::chrono::milliseconds(300); watch && Clock::now() < end;) {
+    if (watch->words_of(0) == text.substr(0, 999)) return "";
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return str("[rank ", job.rank, "/", job.size, "] ", text, "\n");
 }
 
 // Every rank says which faults happen to it; the seed is the same for all of them only if it was given.
@@ -100,8 +114,8 @@ int run_main(const std::function<void()>& body) {
       watch_of_process = nullptr;
       return 0;
     }
-    // Every rank finds the same usage error: one of them is enough to print it.
-    end(exit.code, dist::launch_environment().rank == 0 ? exit.text : "", "");
+    const std::string words = exit.text.substr(0, exit.text.find_last_not_of('\n') + 1);
+    end(exit.code, usage_line(words, watch.get()), words);
   } catch (const std::exception& error) {
     end_with_error(error.what());
   }

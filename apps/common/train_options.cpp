@@ -341,9 +341,9 @@ TrainOptions parse_train_options(int argc, char** argv) {
       "Exit codes: 0 done, 1 failed, 2 usage; after SIGINT and SIGTERM, which end a run behind a whole step, "
       "75 "
       "where\n"
-      "a checkpoint was saved (--resume auto goes on from it), else 130 and 143. A second signal does not "
-      "wait "
-      "(130, 143).",
+      "a checkpoint was saved (--resume auto goes on from it), else 130 and 143. A second signal, more "
+      "than a\n"
+      "second later, does not wait (130, 143).",
       "train_resnet18");
   for (const auto add :
        {add_config_flags, add_data_flags, add_model_flags, add_optimisation_flags, add_rank_flags,

@@ -47,6 +47,7 @@ TrainState::TrainState(const TrainOptions& options, const TrainParts& parts, con
   state_.generator = &default_generator();
 
   if (resumed) {
+    resumed->check_state_fits(options, group_.size());
     dist::load_checkpoint(resumed->checkpoint, state_, group_.rank(), group_.size());
     best_ = resumed->best;
     saved_step_ = course.first;

@@ -28,6 +28,8 @@ struct Resumed {
   }
   /// Its bucket plan fits.
   bool same_plan(const TrainOptions& options, int size) const;
+  /// Throws Error naming the flag by which its tensors are others than this run's.
+  void check_state_fits(const TrainOptions& options, int size) const;
 };
 
 /// What --resume names, the same on all ranks; nothing if the run begins. Rank 0 looks, prints why checkpoints were

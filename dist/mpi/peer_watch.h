@@ -19,6 +19,7 @@ class PeerWatch final : public JobWatch {
             std::function<void(const std::string&)> lost);
   ~PeerWatch() override;
   void leave(const std::string& error) noexcept override { board_->leave(error); }
+  std::optional<std::string> words_of(int rank) const override { return board_->last_words(rank); }
 
  private:
   struct Watched {

@@ -300,10 +300,14 @@ class Failures(CheckpointTest):
         self.assertEqual(again.code, 0, again)
         self.assertEqual(self.steps_saved(run.folder / "checkpoints"), [1])
 
-    def test_another_model_is_refused_with_all_names_and_nothing_is_trained(self):
+    def test_flags_by_which_other_tensors_are_kept_are_refused_by_name(self):
         run = self.train("--steps=2", "--save-every=1", "--optimizer=sgd")
-        self.refuse(1, r"missing: optimizer first_moment\..*unexpected: optimizer momentum\.", *TINY, "--steps=9",
-                    f"--out={run.folder}", "--resume=auto", "--optimizer=adamw")
+        for flag, before, now in (("optimizer", '"sgd"', '"adamw"'), ("model", '"mlp"', '"resnet18"'),
+                                  ("momentum", "0.9", "0.0"), ("ema", "0.0", "0.5")):
+            value = now.strip('"')
+            self.refuse(1, rf"step_000002 is of --{flag} {before}, and this run of {now}: what they keep differs; "
+                           r"--init .*step_000002/model\.safetensors begins a new run", *TINY, "--steps=9",
+                        f"--out={run.folder}", "--resume=auto", f"--{flag}={value}")
 
     def test_flags_that_do_not_go_together(self):
         self.refuse(2, "need --out or --checkpoint-dir", *TINY, "--save-every=5")

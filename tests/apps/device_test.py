@@ -80,6 +80,27 @@ class CheckpointsOfOneDevice(Checkpoints):
     test_one_rank_with_adamw = test_f16_finds_its_loss_scale_again = test_from_the_cpu_to_a_device_and_back = None
 
 
+class NotFinite(OnDevice, ProgramTest):
+    def test_a_nan_in_the_last_step_of_an_epoch_is_named_as_on_the_cpu(self):
+        arguments = (*TINY, "--steps=8", "--eval-every=1", "-q")
+        fault = {"BRIGADE_FAULT": "data:rank=1:hit=4:action=nan"}
+        for device in ("cpu", "cuda"):
+            run = self.run_program(*last_wins((*arguments, f"--device={device}")), ranks=2, **fault)
+            if "this build has no fault points" in run.err:
+                self.skipTest("this build has no fault points")
+            self.assertEqual(run.code, 1, run)
+            self.assertRegex(run.err, r"ddp: step 4: the loss is not finite; first on rank 1, bucket 0, parameter "
+                                      r'"layers\.4\..*"; nothing was updated')
+
+    def test_a_fault_that_a_captured_step_would_miss_is_refused(self):
+        run = self.run_program(*TINY, "--steps=8", "--device=cuda", "--cuda-graph",
+                               BRIGADE_FAULT="data:hit=6:action=nan")
+        if "this build has no fault points" in run.err:
+            self.skipTest("this build has no fault points")
+        self.assertEqual(run.code, 1, run)
+        self.assertRegex(run.err, "fault: data lies inside a captured step; run without --cuda-graph")
+
+
 class Precision(OnDevice, ProgramTest):
     def test_an_overflow_on_one_rank_is_skipped_by_all_and_told(self):
         run = self.run_program(*TINY, "--steps=6", "--device=cuda", "--precision=f16", f"--out={self.folder / 'run'}",

@@ -262,6 +262,15 @@ class UnderMpi(ProgramTest):
                 self.assertRegex(line, pattern)
         return run
 
+    def test_what_is_wrong_on_one_rank_alone_is_told_by_all(self):
+        launch = 'source "$1/scripts/lib.sh"; shift; mpi_run "$@"'
+        spoil = '[[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} == 0 ]] || export BRIGADE_BATCH_SIZE=x; exec "$@"'
+        run = execute(["bash", "-c", launch, "bash", ROOT, 2, "bash", "-c", spoil, "bash",
+                       settings.bin / "train_resnet18", "--model=mlp", "--synthetic=64", "--steps=1"], 60)
+        self.assertEqual(run.code, 2, run)
+        self.assertRegex(run.err, r"(?m)^\[rank 1/2\] train_resnet18: .*BRIGADE_BATCH_SIZE; see --help$")
+        self.assertRegex(run.err, r"(?m)^\[rank 0/2\] error: rank 1 failed: .*BRIGADE_BATCH_SIZE; see --help$")
+
     def test_number_of_ranks_is_the_launchers(self):
         self.refuse(1, "ranks 3 and -np 2", *TINY, "--steps=1", ranks=3, mpi=2)
 
