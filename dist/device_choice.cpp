@@ -140,6 +140,7 @@ std::unique_ptr<Transport> with_device(std::unique_ptr<Transport> host, std::str
   std::unique_ptr<Carrier> carrier;
   switch (choice.kind) {
     case CarrierKind::none:
+      host->set_no_device(std::move(choice.why));
       return host;
     case CarrierKind::lone:
       carrier = make_lone_carrier();

@@ -71,7 +71,7 @@ class ProcessGroup {
   std::string_view backend() const { return backend_; }
   /// Where tensors may lie beside the CPU; the CPU if nowhere.
   Device device() const { return device_; }
-  /// In words for users, how device()'s tensors travel and why so; empty without one.
+  /// Transport::choice().
   std::string device_choice() const;
   /// Transport::why_not_captured().
   std::string why_not_captured() const;

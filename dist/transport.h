@@ -92,8 +92,9 @@ class Transport {
   virtual std::string_view name() const = 0;  ///< "threads", "mpi", …
   /// Where tensors may lie beside the CPU.
   virtual Device device() const { return {}; }
-  /// In words for users, how tensors of device() travel and why so; empty without one.
-  virtual std::string choice() const { return {}; }
+  /// In words for users, how tensors of device() travel and why so; without one why there is none, if it was asked for.
+  virtual std::string choice() const { return no_device_; }
+  void set_no_device(std::string why) { no_device_ = std::move(why); }
   /// Why calls for tensors of device() cannot be captured and repeated (core/graph.h), in words; empty: they can.
   virtual std::string why_not_captured() const { return "this transport copies them by the host"; }
   /// What has gone wrong that no call may come to report, because what waits for peers is a device: the group was ended
@@ -146,6 +147,9 @@ class Transport {
   virtual std::string arrivals() const { return "which ranks arrived is not known to this backend"; }
   /// Ordered end: all ranks arrive here before any leaves. No call may follow.
   virtual void close() = 0;
+
+ private:
+  std::string no_device_;
 };
 
 /// Every rank's `text`, in rank order. Collective.

@@ -156,7 +156,7 @@ void RunLog::say_device() const {
   if (device != Device{})
     terminal_.line(device_text(group));
   else if (options_.device == "auto" && !status.starts_with("this build"))
-    terminal_.line("device cpu: " + status);
+    terminal_.line("device cpu: " + group.device_choice());
 }
 
 void RunLog::config(const RunFacts& facts) {

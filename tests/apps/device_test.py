@@ -4,7 +4,7 @@
 import re
 
 from checkpoint_test import CheckpointTest
-from program import TINY, ProgramTest, last_wins, main, settings
+from program import ROOT, TINY, ProgramTest, execute, last_wins, main, requires_mpi, settings
 
 # What has state, in six steps: an emulated device is slow.
 STATEFUL = ("--epochs=2", "--accumulate=2", "--ema=0.9", "--clip-norm=1")
@@ -78,6 +78,17 @@ class CheckpointsOfOneDevice(Checkpoints):
 
     devices = 1
     test_one_rank_with_adamw = test_f16_finds_its_loss_scale_again = test_from_the_cpu_to_a_device_and_back = None
+
+
+class Choice(ProgramTest):
+    @requires_mpi
+    def test_the_rank_that_has_no_gpu_is_named_by_all(self):
+        spoil = '[[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} == 0 ]] || export FAKE_GPU_DRIVER=0; exec "$@"'
+        run = execute(["bash", "-c", 'source "$1/scripts/lib.sh"; shift; mpi_run "$@"', "bash", ROOT, 2, "bash", "-c",
+                       spoil, "bash", settings.bin / "train_resnet18", *TINY, "--steps=1", "--device=auto"], 60,
+                      LD_LIBRARY_PATH=str(settings.bin.parent / "fake_gpu"))
+        self.assertEqual(run.code, 0, run)
+        self.assertRegex(run.out, r"(?m)^device cpu: rank 1 on .*: no CUDA device: no NVIDIA driver")
 
 
 class NotFinite(OnDevice, ProgramTest):
