@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
 // dist/tcp/meeting_point.cpp - hello, table, pairs. Whoever calls and does not speak like a rank of this job is not
-// answered: a port that is open is called by strangers.
+// answered (dist/tcp/callers.h).
 #include "dist/tcp/meeting_point.h"
 
-#include <poll.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <utility>
 
+#include "dist/tcp/callers.h"
 #include "dist/transport.h"
 
 namespace brigade::dist {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x627269676164650aull;  // "brigade" and the version of what follows.
-// A caller that says nothing must not keep the others waiting.
+constexpr std::uint64_t kMagic = 0x627269676164650bull;  // "brigade" and the version of what follows.
+// A rank that does not take its answer must not keep the others waiting.
 constexpr std::chrono::milliseconds kPatience{2000};
 
 enum class Line : std::uint32_t { data, words };
@@ -34,7 +34,8 @@ struct MeetingPoint::Hello {
 struct MeetingPoint::Seat {
   std::int64_t process = 0;
   std::int32_t port = 0;
-  char host[64] = {};
+  char host[64] =
+      {};  // A number, as rank 0 sees it. Rank 0's own is empty: all know where they have found it.
 };
 
 // Rank 0's answer. `error`: the table is worthless, and the reason follows.
@@ -69,7 +70,6 @@ MeetingPoint::Table MeetingPoint::host(const Seat& mine, Clock::time_point deadl
   Table table;
   table.seats.resize(static_cast<std::size_t>(size_));
   table.seats[0] = mine;
-  at_.host.copy(table.seats[0].host, sizeof mine.host - 1);
   if (getrandom(&table.token, sizeof table.token, 0) != sizeof table.token)
     table.token = kMagic ^ mine.process;
   std::vector<Descriptor> callers(static_cast<std::size_t>(size_));
@@ -80,18 +80,17 @@ MeetingPoint::Table MeetingPoint::host(const Seat& mine, Clock::time_point deadl
   };
   note_arrivals();
   std::string error;
+  Callers waiting(listener_, kMagic, sizeof(Hello) + sizeof(Seat));
   for (int missing = size_ - 1; missing > 0 && error.empty();) {
-    Descriptor caller = accept_by(listener_, deadline);
+    std::optional<Caller> caller = waiting.next(deadline);
     if (!caller) {
-      error = str("not all ranks came to ", at_.text(), " in time; ", arrivals());
+      error = str("not all ranks came to ", at_.text(), " in time; ", arrivals(), waiting.strangers());
       break;
     }
-    const auto patience = std::min(deadline, Clock::now() + kPatience);
     Hello hello;
     Seat seat;
-    if (!receive_by(caller, &hello, sizeof hello, patience) || hello.magic != kMagic ||
-        !receive_by(caller, &seat, sizeof seat, patience))
-      continue;
+    std::memcpy(&hello, caller->said.data(), sizeof hello);
+    std::memcpy(&seat, caller->said.data() + sizeof hello, sizeof seat);
     const auto r = static_cast<std::size_t>(hello.rank);
     if (hello.size != size_)
       error = str("rank ", hello.rank, " came with WORLD_SIZE ", hello.size, ", rank 0 has ", size_);
@@ -102,12 +101,12 @@ MeetingPoint::Table MeetingPoint::host(const Seat& mine, Clock::time_point deadl
       error =
           str("two processes came as rank ", hello.rank, ": ", table.seats[r].process, " and ", seat.process);
     if (!error.empty()) {
-      callers.push_back(std::move(caller));  // It hears why.
+      callers.push_back(std::move(caller->socket));  // It hears why.
       break;
     }
-    peer_address(caller).copy(seat.host, sizeof seat.host - 1);
+    peer_address(caller->socket).copy(seat.host, sizeof seat.host - 1);
     table.seats[r] = seat;
-    callers[r] = std::move(caller);
+    callers[r] = std::move(caller->socket);
     arrived[r] = true;
     --missing;
     note_arrivals();
@@ -168,7 +167,8 @@ TcpPeers MeetingPoint::connect_pairs(const Table& table, const Descriptor& own, 
     peers[static_cast<std::size_t>(r)].process = table.seats[static_cast<std::size_t>(r)].process;
   for (int r = 0; r < rank_; ++r) {
     const Seat& seat = table.seats[static_cast<std::size_t>(r)];
-    const Endpoint there{std::string(seat.host, strnlen(seat.host, sizeof seat.host)), seat.port};
+    const Endpoint there{r == 0 ? at_.host : std::string(seat.host, strnlen(seat.host, sizeof seat.host)),
+                         seat.port};
     note(str("rank ", r, " does not answer at ", there.text()));
     for (const Line line : {Line::data, Line::words}) {
       std::string why;
@@ -179,19 +179,22 @@ TcpPeers MeetingPoint::connect_pairs(const Table& table, const Descriptor& own, 
       line_of(r, line) = std::move(socket);
     }
   }
+  Callers waiting(own, kMagic, sizeof(Hello));
   for (int missing = 2 * (size_ - 1 - rank_); missing > 0;) {
     std::string absent;
     for (int r = rank_ + 1; r < size_; ++r)
       if (!line_of(r, Line::data) || !line_of(r, Line::words)) absent += str(absent.empty() ? "" : ", ", r);
     note(str("no connection from ranks ", absent));
-    Descriptor caller = accept_by(own, deadline);
-    if (!caller) throw failed(str("no connection in time from ranks ", absent));
+    std::optional<Caller> caller = waiting.next(deadline);
+    if (!caller) throw failed(str("no connection in time from ranks ", absent, waiting.strangers()));
     Hello hello;
-    if (!receive_by(caller, &hello, sizeof hello, std::min(deadline, Clock::now() + kPatience)) ||
-        hello.magic != kMagic || hello.token != table.token || hello.group != groups_ ||
-        hello.rank <= rank_ || hello.rank >= size_ || line_of(hello.rank, hello.line))
+    std::memcpy(&hello, caller->said.data(), sizeof hello);
+    if (hello.token != table.token || hello.group != groups_ || hello.rank <= rank_ || hello.rank >= size_ ||
+        line_of(hello.rank, hello.line)) {
+      waiting.dismiss();
       continue;
-    line_of(hello.rank, hello.line) = std::move(caller);
+    }
+    line_of(hello.rank, hello.line) = std::move(caller->socket);
     --missing;
   }
   for (TcpPeer& peer : peers) {

@@ -114,14 +114,6 @@ std::string peer_address(const Descriptor& socket) {
   return host;
 }
 
-Descriptor accept_by(const Descriptor& listener, Clock::time_point deadline) {
-  while (ready(listener, POLLIN, deadline)) {
-    Descriptor caller(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (caller) return caller;
-  }
-  return Descriptor();
-}
-
 Descriptor connect_by(const Endpoint& to, Clock::time_point deadline, std::string& why) {
   do {
     const Addresses addresses = resolve(to, 0, why);

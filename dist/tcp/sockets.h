@@ -23,8 +23,6 @@ struct Endpoint {
 Descriptor listen_at(const Endpoint& at);
 int port_of(const Descriptor& listener);
 
-/// The next caller; none by `deadline`.
-Descriptor accept_by(const Descriptor& listener, Clock::time_point deadline);
 /// Tries again and again: who is called may not listen yet. None by `deadline`; `why` is the last reason.
 Descriptor connect_by(const Endpoint& to, Clock::time_point deadline, std::string& why);
 /// The number of the other end.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "dist/tcp/callers.h"
 #include "dist/tcp/tcp_transport.h"
 #include "dist/tcp/torchrun_job.h"
 #include "tests/dist/patterns.h"
@@ -228,21 +229,92 @@ TEST_CASE("strangers at the port are not answered and do not disturb the ranks",
   REQUIRE(thrown == std::vector<std::string>(2));
 }
 
+TEST_CASE("strangers that say nothing, or too little, do not use up the time to meet", "[dist][tcp]") {
+  MeetingPoint first({"127.0.0.1", 0}, 0, 2);
+  const Endpoint at{"127.0.0.1", first.port()};
+  std::string why;
+  std::vector<Descriptor> strangers;  // They stay on the line.
+  for (int i = 0; i < 20; ++i) {
+    strangers.push_back(connect_by(at, Clock::now() + std::chrono::seconds(2), why));
+    if (i % 2 == 0) REQUIRE(send(strangers.back().get(), "?", 1, MSG_NOSIGNAL) == 1);
+  }
+  const auto thrown = at_once(
+      2,
+      [&](int rank, const Endpoint& there) {
+        std::optional<MeetingPoint> other;
+        static_cast<void>(lines_of(rank == 0 ? first : other.emplace(there, rank, 2)));
+      },
+      at);
+  REQUIRE(thrown == std::vector<std::string>(2));
+  // Nor are they passed over in silence where nobody else comes.
+  MeetingPoint alone({"127.0.0.1", 0}, 0, 2);
+  strangers.clear();
+  for (int i = 0; i < 3; ++i)
+    strangers.push_back(connect_by({"127.0.0.1", alone.port()}, Clock::now() + std::chrono::seconds(2), why));
+  REQUIRE(send(strangers[0].get(), "GET / HTTP/1.1", 14, MSG_NOSIGNAL) == 14);
+  REQUIRE_THAT(thrown_by([&] { static_cast<void>(alone.connect(milliseconds(300))); }),
+               ContainsSubstring("missing: rank 1; 3 callers did not speak like ranks of this job"));
+}
+
+TEST_CASE("a caller is heard in pieces, and dismissed at the first eight bytes if they are wrong",
+          "[dist][tcp]") {
+  const Descriptor listener = listen_at({"127.0.0.1", 0});
+  constexpr std::uint64_t kWord = 0x0102030405060708;
+  Callers callers(listener, kWord, 12);
+  const auto call = [&] {
+    std::string why;
+    return connect_by({"127.0.0.1", port_of(listener)}, Clock::now() + std::chrono::seconds(2), why);
+  };
+  const auto say = [](const Descriptor& socket, const std::string& text) {
+    REQUIRE(send_by(socket, text.data(), text.size(), Clock::now() + std::chrono::seconds(2)));
+  };
+  const Descriptor slow = call(), wrong = call(), silent = call();
+  const std::string words = std::string(reinterpret_cast<const char*>(&kWord), 8) + "rank";
+  say(slow, words.substr(0, 5));
+  say(wrong, "GET / HT");
+  REQUIRE_FALSE(callers.next(Clock::now() + milliseconds(200)));
+  char byte = 0;
+  REQUIRE(recv(wrong.get(), &byte, 1, MSG_DONTWAIT) == 0);  // Closed, while the others are still heard.
+  REQUIRE(recv(silent.get(), &byte, 1, MSG_DONTWAIT) == -1);
+  say(slow, words.substr(5));
+  const auto caller = callers.next(Clock::now() + std::chrono::seconds(2));
+  REQUIRE(caller);
+  REQUIRE(caller->said == words);
+  REQUIRE(callers.strangers() == "; 2 callers did not speak like ranks of this job");
+}
+
+TEST_CASE("rank 0 is found at an address of any length", "[dist][tcp]") {
+  MeetingPoint first({"127.0.0.1", 0}, 0, 3);
+  const auto thrown = at_once(3,
+                              [&](int rank, const Endpoint& at) {
+                                std::optional<MeetingPoint> other;
+                                MeetingPoint& place = rank == 0 ? first : other.emplace(at, rank, 3);
+                                make_tcp_transport(lines_of(place))->close();
+                              },
+                              {"127.0.0." + std::string(200, '0') + "1", first.port()});
+  REQUIRE(thrown == std::vector<std::string>(3));
+}
+
 TEST_CASE("a rank whose connections end is named at once, whoever waits for whom", "[dist][tcp][error]") {
   const auto begin = Clock::now();
   MeetingPoint first({"127.0.0.1", 0}, 0, 3);
+  std::atomic<int> behind_barrier = 0;
   const auto thrown =
       at_once(3,
               [&](int rank, const Endpoint& at) {
                 std::optional<MeetingPoint> other;
                 MeetingPoint& place = rank == 0 ? first : other.emplace(at, rank, 3);
                 if (rank == 2) {  // As a process that is killed: its sockets are closed without a word.
-                  make_tcp_transport(lines_of(place))->barrier();
+                  const auto transport = make_tcp_transport(lines_of(place));
+                  transport->barrier();
+                  for (int i = 0; behind_barrier < 2 && i < 5000; ++i)
+                    std::this_thread::sleep_for(milliseconds(1));
                   return;
                 }
                 ProcessGroup group([&] { return make_tcp_transport(lines_of(place)); },
                                    {.timeout = milliseconds(20'000), .check_calls = false});
                 group.barrier().wait();
+                ++behind_barrier;
                 // A long one goes around the ring: not everybody waits for rank 2 itself.
                 const Tensor t = Tensor::zeros({100'000}, DType::f32);
                 while (true) group.all_reduce(t, Reduce::sum, "bucket 1").wait();
