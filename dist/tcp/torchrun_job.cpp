@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/one_line.h"
 #include "dist/shm/shm_transport.h"
 #include "dist/shm/two_level_transport.h"
 #include "dist/tcp/tcp_transport.h"
@@ -19,7 +20,8 @@
 namespace brigade::dist {
 namespace {
 
-constexpr int kMostRanks = 1 << 16;
+constexpr int kMostRanks = 1 << 16, kLastPort = 65535;
+constexpr std::size_t kLongestName = 253;  // Of a host, RFC 1035.
 // Ranks that call themselves neighbours may be unable to reach each other's sockets (containers).
 constexpr std::chrono::seconds kPatience{2};
 
@@ -35,7 +37,7 @@ int number_of(const char* variable, int least, int most) {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   BRIGADE_CHECK(code == std::errc() && end == text.data() + text.size() && value >= least && value <= most,
                 "torchrun's environment: ", variable, " must be a number from ", least, " to ", most, "; ",
-                text.empty() ? "it is not set" : "got \"" + text + "\"");
+                text.empty() ? "it is not set" : "got \"" + one_line(text) + "\"");
   return value;
 }
 
@@ -88,12 +90,20 @@ std::optional<TorchrunEnvironment> torchrun_environment() {
                 ", WORLD_SIZE=", self.size);
   if (!text_of("LOCAL_RANK").empty()) static_cast<void>(number_of("LOCAL_RANK", 0, self.size - 1));
   if (self.size == 1) return self;  // Nobody to meet.
-  self.master = {text_of("MASTER_ADDR"), number_of("MASTER_PORT", 1, 65535)};
+  self.master = {text_of("MASTER_ADDR"), number_of("MASTER_PORT", 1, kLastPort)};
   BRIGADE_CHECK(!self.master.host.empty(),
                 "torchrun's environment: MASTER_ADDR must be where rank 0 can be reached; it is not set");
+  const std::string& host = self.master.host;
+  BRIGADE_CHECK(host.size() <= kLongestName && one_line(host, kLongestName) == host,
+                "torchrun's environment: MASTER_ADDR must be a name or number of at most ", kLongestName,
+                " printable characters; got ", host.size(), ", \"", one_line(host), "\"");
   // torchrun's own process listens at that port, and speaks another language there.
   if (text_of("TORCHELASTIC_USE_AGENT_STORE") == "True") ++self.master.port;
-  const std::string& host = self.master.host;
+  BRIGADE_CHECK(
+      self.master.port <= kLastPort, "torchrun's environment: MASTER_PORT must be below ", kLastPort,
+      " where torchrun's own process is at that port (TORCHELASTIC_USE_AGENT_STORE=True) and rank 0 "
+      "takes the next; got ",
+      kLastPort);
   const bool loopback = host == "localhost" || host == "::1" || host.starts_with("127.");
   self.local_size = loopback ? self.size : 1;
   if (!text_of("LOCAL_WORLD_SIZE").empty()) self.local_size = number_of("LOCAL_WORLD_SIZE", 1, self.size);

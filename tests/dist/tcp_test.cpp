@@ -159,6 +159,21 @@ TEST_CASE("an environment that makes no sense is refused in one line, and is non
                ContainsSubstring("MASTER_PORT") && ContainsSubstring("it is not set"));
   REQUIRE_THAT(refused(but("MASTER_ADDR", "")),
                StartsWith(who + "MASTER_ADDR must be where rank 0 can be reached"));
+  // In one line, whatever is in them.
+  REQUIRE_THAT(refused(but("RANK", "1\n2")),
+               Equals(who + "RANK must be a number from 0 to 65536; got \"1?2\""));
+  REQUIRE_THAT(
+      refused(but("MASTER_ADDR", "node1\r\nnode2")),
+      Equals(who + "MASTER_ADDR must be a name or number of at most 253 printable characters; got 12, "
+                   "\"node1??node2\""));
+  REQUIRE_THAT(refused(but("MASTER_ADDR", std::string(254, 'a'))),
+               StartsWith(who + "MASTER_ADDR must be a name or number of at most 253") &&
+                   ContainsSubstring("got 254, \"aaa"));
+  REQUIRE(refused(but("MASTER_ADDR", std::string(253, 'a'))).empty());
+  Variables last_port = but("MASTER_PORT", "65535");
+  REQUIRE(refused(last_port).empty());
+  last_port["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  REQUIRE_THAT(refused(last_port), StartsWith(who + "MASTER_PORT must be below 65535 where torchrun's own"));
   if (under_mpi()) return;
   with(but("RANK", "2"), [] {
     REQUIRE_FALSE(launch_environment().torchrun);
