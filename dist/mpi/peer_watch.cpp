@@ -6,12 +6,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+
+#include "dist/shm/process_end.h"
 
 namespace brigade::dist {
 namespace {
@@ -21,11 +22,6 @@ constexpr int kLookMilliseconds = 50;
 // When a process has gone, the thread that waits for it finds out by itself where ranks share memory, and can say more
 // and leave whole files. Open MPI's launcher gives a second.
 constexpr std::chrono::milliseconds kForTheRank{400};
-
-// None if there is no such process any more: errno is ESRCH then.
-Descriptor open_process(pid_t process) {
-  return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
-}
 
 }  // namespace
 

@@ -3,7 +3,6 @@
 #include "dist/shm/meeting.h"
 
 #include <linux/futex.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <ctime>
 #include <vector>
 
+#include "dist/shm/process_end.h"
 #include "dist/work.h"
 
 namespace brigade::dist {
@@ -50,8 +50,11 @@ void Meeting::meet_processes() {
     const RankBlock& other = memory_->block(r);
     CPU_OR(&all, &all, &other.cores);
     free = free && CPU_EQUAL(&other.cores, &self.cores);
+    // Ranks that are threads of this process need no watch.
+    const auto process = static_cast<pid_t>(other.process);
+    processes_.push_back(process == getpid() ? Descriptor() : open_process(process));
     // Ranks in containers may have numbers that mean nothing here.
-    seen = seen && (kill(static_cast<pid_t>(other.process), 0) == 0 || errno == EPERM);
+    seen = seen && (processes_.back() || !has_ended(processes_.back(), process));
   }
   has_cores_ = CPU_COUNT(&all) >= size();
   sees_processes_ = seen;
@@ -127,7 +130,7 @@ void Meeting::check_processes() const {
   if (!sees_processes_) return;
   for (int r = 0; r < size(); ++r) {
     const auto process = static_cast<pid_t>(memory_->block(r).process);
-    if (kill(process, 0) != 0 && errno == ESRCH)
+    if (has_ended(processes_[static_cast<std::size_t>(r)], process))
       throw CommError(describe_lost(r, process, memory_->block(r).progress.read()));
   }
 }

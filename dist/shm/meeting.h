@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "dist/shm/host_memory.h"
 #include "dist/spin.h"
@@ -57,9 +58,10 @@ class Meeting {
   const int rank_;
   std::atomic<std::uint64_t> turn_ = 0;  // Gates come to. Read by arrivals().
   bool has_cores_ = false;
-  int own_core_ = -1;            // Where its threads would not be in another rank's way; -1: anywhere.
-  bool spreads_ = false;         // Each rank could have a core to itself, and no launcher has given it one.
-  bool sees_processes_ = false;  // Whether a process that is gone can be told from one that is not.
+  int own_core_ = -1;     // Where its threads would not be in another rank's way; -1: anywhere.
+  bool spreads_ = false;  // Each rank could have a core to itself, and no launcher has given it one.
+  std::vector<Descriptor> processes_;  // By rank: tells of its end.
+  bool sees_processes_ = false;        // Whether a process that is gone can be told from one that is not.
 };
 
 template <class Done>
