@@ -48,7 +48,12 @@ MeetingPoint::MeetingPoint(Endpoint at, int rank, int size) : at_(std::move(at))
   port_ = at_.port;
   note("not all ranks have come");
   if (rank_ != 0) return;
+  // Not on all interfaces where one will do: who listens is heard by strangers, too.
   listener_ = listen_at(at_);
+  if (listener_)
+    own_host_ = at_.host;
+  else
+    listener_ = listen_at({"", at_.port});
   port_ = port_of(listener_);
 }
 
@@ -85,6 +90,8 @@ MeetingPoint::Table MeetingPoint::host(const Seat& mine, Clock::time_point deadl
     std::optional<Caller> caller = waiting.next(deadline);
     if (!caller) {
       error = str("not all ranks came to ", at_.text(), " in time; ", arrivals(), waiting.strangers());
+      if (own_host_.empty())
+        error += str("; ", at_.host, " is no address of rank 0's machine, which listens on all interfaces");
       break;
     }
     Hello hello;
@@ -210,7 +217,7 @@ TcpPeers MeetingPoint::connect(std::chrono::milliseconds timeout) {
   // Somewhat less than the caller's patience: what we have to say is more than that it ran out.
   const auto deadline = Clock::now() + timeout - std::min(timeout / 10, std::chrono::milliseconds(500));
   ++groups_;
-  const Descriptor own = listen_at({rank_ == 0 ? at_.host : std::string(), 0});
+  const Descriptor own = listen_at({own_host_, 0});
   Seat mine;
   mine.process = getpid();
   mine.port = port_of(own);

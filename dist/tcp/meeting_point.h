@@ -26,7 +26,8 @@ using TcpPeers = std::vector<TcpPeer>;  ///< By rank; one's own has no connectio
 /// One process's way to the others. Several groups may be connected one after another.
 class MeetingPoint {
  public:
-  /// `at`: rank 0's address, the same for all. Rank 0 listens from now on; port 0: any that is free, see port().
+  /// `at`: rank 0's address, the same for all. Rank 0 listens from now on: there, or on all interfaces where its
+  /// machine has no such address (it may be a router's). Port 0: any that is free, see port().
   MeetingPoint(Endpoint at, int rank, int size);
 
   int rank() const { return rank_; }
@@ -52,6 +53,7 @@ class MeetingPoint {
   CommError failed(const std::string& why);
 
   const Endpoint at_;
+  std::string own_host_;  // Rank 0: where it listens; empty: on all interfaces. Others do so.
   const int rank_, size_;
   int port_ = 0;
   Descriptor listener_;  // Rank 0's.

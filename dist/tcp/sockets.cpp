@@ -32,7 +32,7 @@ Addresses resolve(const Endpoint& at, int flags, std::string& why) {
   addrinfo* found = nullptr;
   const int code = getaddrinfo(at.host.empty() ? nullptr : at.host.c_str(), std::to_string(at.port).c_str(),
                                &hints, &found);
-  if (code != 0) why = gai_strerror(code);
+  if (code != 0) why = str("the host cannot be resolved (", gai_strerror(code), ")");
   return {code == 0 ? found : nullptr, freeaddrinfo};
 }
 
@@ -79,20 +79,19 @@ int milliseconds_until(Clock::time_point deadline, std::chrono::milliseconds mos
 
 Descriptor listen_at(const Endpoint& at) {
   std::string why;
-  // Not on all interfaces where one will do: who listens is heard by strangers, too.
-  for (const std::string& host : {at.host, std::string()}) {
-    const Addresses addresses = resolve({host, at.port}, AI_PASSIVE, why);
-    for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
-      Descriptor socket = new_socket(*a);
-      if (!socket) continue;
-      set(socket, SOL_SOCKET, SO_REUSEADDR, 1);
-      if (bind(socket.get(), a->ai_addr, a->ai_addrlen) == 0 && listen(socket.get(), SOMAXCONN) == 0)
-        return socket;
-      why = std::strerror(errno);
-      if (errno == EADDRINUSE) throw CommError(str("cannot listen at ", at.text(), ": ", why));
-    }
+  const Addresses addresses = resolve(at, AI_PASSIVE, why);
+  for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
+    Descriptor socket = new_socket(*a);
+    if (!socket) continue;
+    set(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (bind(socket.get(), a->ai_addr, a->ai_addrlen) == 0 && listen(socket.get(), SOMAXCONN) == 0)
+      return socket;
+    if (errno == EADDRNOTAVAIL) continue;
+    why = std::strerror(errno);
+    if (errno == EADDRINUSE) break;
   }
-  throw CommError(str("cannot listen at ", at.text(), ": ", why));
+  if (why.empty() && !at.host.empty()) return Descriptor();
+  throw CommError(str("tcp: cannot listen at ", at.text(), ": ", why));
 }
 
 int port_of(const Descriptor& listener) {
@@ -115,8 +114,9 @@ std::string peer_address(const Descriptor& socket) {
 }
 
 Descriptor connect_by(const Endpoint& to, Clock::time_point deadline, std::string& why) {
+  const Addresses addresses = resolve(to, 0, why);
+  if (!addresses) return Descriptor();
   do {
-    const Addresses addresses = resolve(to, 0, why);
     for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
       Descriptor socket = new_socket(*a);
       if (!socket) continue;

@@ -18,12 +18,13 @@ struct Endpoint {
   std::string text() const { return host + ":" + std::to_string(port); }
 };
 
-/// A socket that listens at `at`, or on all interfaces if this machine has no such address (or `host` is empty);
-/// port 0: any that is free. Non-blocking. Throws CommError with the system's reason.
+/// A socket that listens at `at`; an empty host: on all interfaces; port 0: any that is free. Non-blocking. None if
+/// this machine has no such address. Throws CommError with the system's reason.
 Descriptor listen_at(const Endpoint& at);
 int port_of(const Descriptor& listener);
 
-/// Tries again and again: who is called may not listen yet. None by `deadline`; `why` is the last reason.
+/// Tries again and again: who is called may not listen yet. None by `deadline`, or at once if the host's name cannot be
+/// resolved; `why` is the last reason.
 Descriptor connect_by(const Endpoint& to, Clock::time_point deadline, std::string& why);
 /// The number of the other end.
 std::string peer_address(const Descriptor& socket);

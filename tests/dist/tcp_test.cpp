@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
-// tests/dist/tcp_test.cpp - what only the ranks of torchrun's environment have: the environment, the meeting point, and
-// sockets that end. Ranks are threads here; collectives_test.cpp runs over sockets between processes, too.
+// tests/dist/tcp_test.cpp - the meeting point, strangers at it, and sockets that end. Ranks are threads here;
+// collectives_test.cpp runs over sockets between processes, too.
 #include <sys/socket.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <map>
 #include <optional>
 #include <thread>
 
 #include "dist/tcp/callers.h"
 #include "dist/tcp/tcp_transport.h"
-#include "dist/tcp/torchrun_job.h"
 #include "tests/dist/patterns.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
@@ -24,37 +21,6 @@ using Catch::Matchers::StartsWith;
 using std::chrono::milliseconds;
 
 namespace {
-
-constexpr const char* kVariables[] = {"RANK",
-                                      "WORLD_SIZE",
-                                      "LOCAL_RANK",
-                                      "LOCAL_WORLD_SIZE",
-                                      "MASTER_ADDR",
-                                      "MASTER_PORT",
-                                      "TORCHELASTIC_USE_AGENT_STORE"};
-using Variables = std::map<std::string, std::string>;
-
-// action() with exactly these variables set.
-template <class Action>
-auto with(const Variables& variables, const Action& action) {
-  struct Restore {
-    Variables before;
-    ~Restore() {
-      for (const char* name : kVariables) unsetenv(name);
-      for (const auto& [name, value] : before) setenv(name.c_str(), value.c_str(), 1);
-    }
-  } restore;
-  for (const char* name : kVariables) {
-    if (const char* const value = std::getenv(name)) restore.before[name] = value;
-    unsetenv(name);
-  }
-  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-  return action();
-}
-
-std::string refused(const Variables& variables) {
-  return with(variables, [] { return thrown_by([] { static_cast<void>(torchrun_environment()); }); });
-}
 
 // What each rank's part throws, all at once. Rank 0's listener is made first: the others are told its port.
 std::vector<std::string> at_once(int ranks, const std::function<void(int rank, const Endpoint&)>& part,
@@ -92,100 +58,6 @@ Tensor ones() {
 
 }  // namespace
 
-TEST_CASE("torchrun's environment says rank, size and where rank 0 is", "[dist][tcp]") {
-  const Variables set{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
-  with(set, [] {
-    const auto self = torchrun_environment();
-    REQUIRE(self);
-    REQUIRE(self->rank == 1);
-    REQUIRE(self->size == 4);
-    REQUIRE(self->local_size == 1);  // Not known: one a host.
-    REQUIRE_THAT(self->master.text(), Equals("node7:29500"));
-    const LaunchEnvironment launched = launch_environment();
-    if (!launched.mpi) REQUIRE(launched.torchrun);
-    return 0;
-  });
-  Variables more = set;
-  more["LOCAL_WORLD_SIZE"] = "2";
-  // torchrun's own process is at the port.
-  more["TORCHELASTIC_USE_AGENT_STORE"] = "True";
-  with(more, [] {
-    REQUIRE(torchrun_environment()->local_size == 2);
-    REQUIRE(torchrun_environment()->master.port == 29501);
-    return 0;
-  });
-  more["MASTER_ADDR"] = "127.0.0.1";
-  more.erase("LOCAL_WORLD_SIZE");
-  REQUIRE(with(more, [] { return torchrun_environment()->local_size; }) == 4);
-  // Not started so, and nobody to meet.
-  REQUIRE_FALSE(with({{"RANK", "1"}}, [] { return torchrun_environment().has_value(); }));
-  REQUIRE(with({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, [] { return torchrun_environment()->size; }) == 1);
-}
-
-TEST_CASE("a launcher of MPI comes before torchrun's environment", "[dist][tcp]") {
-  if (under_mpi()) return;
-  setenv("PMI_RANK", "0", 1);
-  setenv("PMI_SIZE", "3", 1);
-  const LaunchEnvironment launched =
-      with({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}},
-           launch_environment);
-  unsetenv("PMI_RANK");
-  unsetenv("PMI_SIZE");
-  REQUIRE(launched.mpi);
-  REQUIRE_FALSE(launched.torchrun);
-  REQUIRE(launched.size == 3);
-}
-
-TEST_CASE("an environment that makes no sense is refused in one line, and is none for who only asks",
-          "[dist][tcp][error]") {
-  const Variables good{
-      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
-  const auto but = [&](const std::string& name, const std::string& value) {
-    Variables out = good;
-    out[name] = value;
-    return out;
-  };
-  const std::string who = "Error: torchrun's environment: ";
-  REQUIRE_THAT(refused(but("RANK", "2")),
-               Equals(who + "RANK must be below WORLD_SIZE; got RANK=2, WORLD_SIZE=2"));
-  REQUIRE_THAT(refused(but("RANK", "one")),
-               Equals(who + "RANK must be a number from 0 to 65536; got \"one\""));
-  REQUIRE_THAT(refused(but("RANK", "1x")), StartsWith(who + "RANK must be a number"));
-  REQUIRE_THAT(refused(but("WORLD_SIZE", "0")), StartsWith(who + "WORLD_SIZE must be a number from 1"));
-  REQUIRE_THAT(refused(but("LOCAL_RANK", "2")), StartsWith(who + "LOCAL_RANK must be a number from 0 to 1"));
-  REQUIRE_THAT(refused(but("MASTER_PORT", "0")),
-               StartsWith(who + "MASTER_PORT must be a number from 1 to 65535"));
-  REQUIRE_THAT(refused(but("MASTER_PORT", "")),
-               ContainsSubstring("MASTER_PORT") && ContainsSubstring("it is not set"));
-  REQUIRE_THAT(refused(but("MASTER_ADDR", "")),
-               StartsWith(who + "MASTER_ADDR must be where rank 0 can be reached"));
-  // In one line, whatever is in them.
-  REQUIRE_THAT(refused(but("RANK", "1\n2")),
-               Equals(who + "RANK must be a number from 0 to 65536; got \"1?2\""));
-  REQUIRE_THAT(
-      refused(but("MASTER_ADDR", "node1\r\nnode2")),
-      Equals(who + "MASTER_ADDR must be a name or number of at most 253 printable characters; got 12, "
-                   "\"node1??node2\""));
-  REQUIRE_THAT(refused(but("MASTER_ADDR", std::string(254, 'a'))),
-               StartsWith(who + "MASTER_ADDR must be a name or number of at most 253") &&
-                   ContainsSubstring("got 254, \"aaa"));
-  REQUIRE(refused(but("MASTER_ADDR", std::string(253, 'a'))).empty());
-  Variables last_port = but("MASTER_PORT", "65535");
-  REQUIRE(refused(last_port).empty());
-  last_port["TORCHELASTIC_USE_AGENT_STORE"] = "True";
-  REQUIRE_THAT(refused(last_port), StartsWith(who + "MASTER_PORT must be below 65535 where torchrun's own"));
-  if (under_mpi()) return;
-  with(but("RANK", "2"), [] {
-    REQUIRE_FALSE(launch_environment().torchrun);
-    REQUIRE_THROWS_WITH(run_ranks({}, [](ProcessGroup&) {}),
-                        ContainsSubstring("RANK must be below WORLD_SIZE"));
-    run_ranks({.backend = "threads"}, [](ProcessGroup&) {});  // Who does not ask does not hear.
-    return 0;
-  });
-  REQUIRE_THROWS_WITH(run_ranks({.backend = "tcp"}, [](ProcessGroup&) {}),
-                      ContainsSubstring("backend tcp: needs RANK, WORLD_SIZE above 1"));
-}
-
 TEST_CASE("a rank that does not come to the meeting point is named within the time-out",
           "[dist][tcp][error]") {
   MeetingPoint first({"127.0.0.1", 0}, 0, 3);
@@ -202,6 +74,39 @@ TEST_CASE("a rank that does not come to the meeting point is named within the ti
   MeetingPoint alone({"127.0.0.1", 1}, 1, 2);
   REQUIRE_THAT(thrown_by([&] { static_cast<void>(alone.connect(milliseconds(200))); }),
                Equals("CommError: tcp: rank 0 does not answer at 127.0.0.1:1: Connection refused"));
+}
+
+TEST_CASE("an address that cannot be resolved is said at once, on every rank", "[dist][tcp][error]") {
+  const std::string why = "no-such-host.invalid:29500: the host cannot be resolved (";
+  const auto begin = Clock::now();
+  const auto thrown = at_once(2,
+                              [&](int rank, const Endpoint& at) {
+                                MeetingPoint place(at, rank, 2);
+                                static_cast<void>(place.connect(std::chrono::minutes(10)));
+                              },
+                              {"no-such-host.invalid", 29500});
+  REQUIRE_THAT(thrown[0], StartsWith("CommError: tcp: cannot listen at " + why));
+  REQUIRE_THAT(thrown[1], StartsWith("CommError: tcp: rank 0 does not answer at " + why));
+  REQUIRE(Clock::now() - begin < std::chrono::minutes(5));  // Resolvers have time-outs of their own.
+}
+
+TEST_CASE("rank 0 listens on all interfaces where the address is not its own, and says so if nobody comes",
+          "[dist][tcp][error]") {
+  const Endpoint elsewhere{"192.0.2.1", 0};  // Of nobody, RFC 5737.
+  MeetingPoint first(elsewhere, 0, 2);
+  const auto thrown = at_once(2,
+                              [&](int rank, const Endpoint& at) {
+                                std::optional<MeetingPoint> other;
+                                MeetingPoint& place = rank == 0 ? first : other.emplace(at, rank, 2);
+                                make_tcp_transport(lines_of(place))->close();
+                              },
+                              {"127.0.0.1", first.port()});
+  REQUIRE(thrown == std::vector<std::string>(2));
+  MeetingPoint alone(elsewhere, 0, 2);
+  REQUIRE_THAT(
+      thrown_by([&] { static_cast<void>(alone.connect(milliseconds(100))); }),
+      ContainsSubstring("missing: rank 1; 192.0.2.1 is no address of rank 0's machine, which listens on "
+                        "all interfaces"));
 }
 
 TEST_CASE("ranks that disagree about who they are hear it, all of them", "[dist][tcp][error]") {
