@@ -117,22 +117,25 @@ bool Meeting::wake(int rank) const noexcept {
   return true;
 }
 
-void Meeting::sleep(std::uint32_t heard) const {
+int Meeting::sleep(std::uint32_t heard) const {
   const std::chrono::nanoseconds left = WaitLimit::deadline() - Clock::now();
   if (left.count() <= 0) throw TimedOut();
   const timespec nap{.tv_sec = 0, .tv_nsec = std::min(left, kNap).count()};
   const long woken = syscall(SYS_futex, &mine().bell, FUTEX_WAIT, heard, &nap, nullptr, 0);
-  if (woken != 0 && errno == ETIMEDOUT) check_processes();
+  return woken != 0 && errno == ETIMEDOUT ? ended_rank() : -1;
 }
 
 // Launchers end a job that has lost a process, but not all of them, and not at once.
-void Meeting::check_processes() const {
-  if (!sees_processes_) return;
-  for (int r = 0; r < size(); ++r) {
-    const auto process = static_cast<pid_t>(memory_->block(r).process);
-    if (has_ended(processes_[static_cast<std::size_t>(r)], process))
-      throw CommError(describe_lost(r, process, memory_->block(r).progress.read()));
-  }
+int Meeting::ended_rank() const {
+  for (int r = 0; sees_processes_ && r < size(); ++r)
+    if (has_ended(processes_[static_cast<std::size_t>(r)], static_cast<pid_t>(memory_->block(r).process)))
+      return r;
+  return -1;
+}
+
+void Meeting::lost(int rank) const {
+  const RankBlock& other = memory_->block(rank);
+  throw CommError(describe_lost(rank, static_cast<pid_t>(other.process), other.progress.read()));
 }
 
 void Meeting::check_alive() const {

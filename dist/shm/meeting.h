@@ -48,11 +48,13 @@ class Meeting {
   std::string arrivals() const;
 
  private:
-  void sleep(std::uint32_t heard) const;  // Until the bell rings, or a moment.
+  // Until the bell rings, or a moment: then a rank whose process has ended, if there is one; else -1.
+  int sleep(std::uint32_t heard) const;
   void meet_processes();
   int choose_core() const;
   void part() const;
-  void check_processes() const;
+  int ended_rank() const;
+  [[noreturn]] void lost(int rank) const;
 
   const std::shared_ptr<HostMemory> memory_;
   const int rank_;
@@ -76,7 +78,9 @@ bool Meeting::wait(const Done& done) {
     self.asleep.store(1);
     if (done()) break;
     check_alive();
-    sleep(heard);
+    const int ended = sleep(heard);
+    // One may have done its part and ended in order since.
+    if (ended >= 0 && !done()) lost(ended);
     slept = true;
   }
   self.asleep.store(0);
