@@ -331,7 +331,7 @@ TrainOptions parse_train_options(int argc, char** argv) {
       "  train_resnet18 --data DIR                    one rank\n"
       "  train_resnet18 --data DIR --ranks 4          four ranks in this process\n"
       "  launch -n 4 -- train_resnet18 --data DIR     four processes\n"
-      "  torchrun --nproc-per-node 4 --no-python train_resnet18 --data DIR     the same without MPI\n"
+      "  torchrun --nproc_per_node 4 --no_python train_resnet18 --data DIR     the same without MPI\n"
       "launch and scripts/train.sh give mpirun what it wants to be told: by hand --bind-to none, more ranks "
       "than\n"
       "cores --oversubscribe, as root --allow-run-as-root. doctor tells what is wrong with a machine.\n"
