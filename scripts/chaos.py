@@ -20,7 +20,7 @@ SAVING = ("--checkpoint-dir=saved", "--save-every=5")
 EXIT_SECONDS, SIGNAL_SECONDS = 10, 5
 SAVED = 75
 WARM_UP = 2500  # Steps.
-FULL = {"kill": 200, "launcher": 20, "term": 100, "stop": 40, "nan": 40, "soak": 1}
+FULL = {"kill": 200, "launcher": 40, "term": 100, "stop": 40, "nan": 40, "soak": 1}
 SMOKE = {"kill": 6, "launcher": 2, "term": 6, "stop": 4, "nan": 8, "soak": 1}
 KILL_POINTS = ("start", "wrapping", "data", "backward", "gradient", "bucket", "optimizer", "evaluation", "save", "exit",
                "checkpoint.write", "checkpoint.fsync", "checkpoint.rename")
@@ -319,7 +319,7 @@ def main():
     parser = argparse.ArgumentParser(prog="chaos.sh", description="Breaks small jobs and says what became of the rest.")
     parser.add_argument("campaign", nargs="+", choices=[*FULL, "all"])
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "bin", help="folder of the programs")
-    parser.add_argument("--trials", type=int, help="of each campaign; default: what docs/reliability.md reports")
+    parser.add_argument("--trials", type=int, help=f"of each campaign; default: {FULL}")
     parser.add_argument("--smoke", action="store_true", help="a few trials of each, for CI")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="default: a fresh one")
     parser.add_argument("--only", type=int, metavar="TRIAL", help="one trial of the campaign")

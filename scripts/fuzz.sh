@@ -6,7 +6,7 @@
 # A finding lies in build-fuzz/findings/TARGET. Copy it to tests/fuzz/corpus/TARGET/found-WHAT, where a test replays it.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-TARGETS=(buckets cifar command_line config metrics plan profile safetensors trace)
+TARGETS=(buckets cifar command_line config manifest metrics plan profile safetensors trace)
 BUILD=${BRIGADE_FUZZ_BUILD:-$ROOT/build-fuzz}
 
 [[ ${1:-} =~ ^[1-9][0-9]*$ ]] || die "usage: fuzz.sh SECONDS [TARGET…]; targets: ${TARGETS[*]}"

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "brigade checkpoint 1";
 constexpr int kMaxDepth = 16;
-constexpr std::size_t kMaxText = std::size_t{64} << 20;  // Plans are the largest part, and may be so large.
+constexpr std::size_t kMaxText = std::size_t{16} << 20;  // A plan, the largest part, may have 8.
 
 Json parse(const std::string& text) {
   BRIGADE_CHECK(text.size() <= kMaxText, "manifest: must be under ", kMaxText >> 20, " MiB");

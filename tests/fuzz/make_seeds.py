@@ -46,6 +46,15 @@ PARTS = {"rule": "parts", "buckets": [{"bytes": 40, "dtype": "bf16", "parameters
 seed("plan", "whole", json.dumps(PLAN))
 seed("plan", "parts", json.dumps(PARTS))
 
+MANIFEST = {"format": "brigade checkpoint 1", "step": 6, "world_size": 2, "optimizer_steps": 6, "score": 0.5,
+            "generators": [[0, 6], [1, 18446744073709551615]], "run": {"sampler": {"step": 6}, "flags": {"lr": 0.01}},
+            "bucket_plan": PLAN,
+            "files": [{"name": f"rank_{r:04}.safetensors", "bytes": 16, "xxh3_128": "20e3ecbf30e42c5fb25df8cdce94a65a"}
+                      for r in range(2)]}
+seed("manifest", "two", json.dumps(MANIFEST))
+seed("manifest", "plain", json.dumps({**MANIFEST, "world_size": 1, "score": None, "generators": [[7, 0]], "run": {},
+                                      "bucket_plan": {}, "files": []}, indent=1))
+
 PROFILE = {"model": "mlp", "strategy": "bucketed", "plan": "size", "ranks": 2, "threads": 1, "cores": 2,
            "host_ranks": 2, "images": 16, "algorithm": "ring", "link": None, "trailing_bytes": 8, "steps": 7,
            "step_s": 0.045,

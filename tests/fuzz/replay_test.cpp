@@ -34,6 +34,7 @@ TEST_CASE("no kept input breaks the reader of buckets.csv", "[fuzz]") { replay("
 TEST_CASE("no kept input breaks the reader of CIFAR files", "[fuzz]") { replay("cifar", fuzz::cifar); }
 TEST_CASE("no kept input breaks the command line", "[fuzz]") { replay("command_line", fuzz::command_line); }
 TEST_CASE("no kept input breaks the reader of --config", "[fuzz]") { replay("config", fuzz::config); }
+TEST_CASE("no kept input breaks the reader of manifests", "[fuzz]") { replay("manifest", fuzz::manifest); }
 TEST_CASE("no kept input breaks the reader of metrics.jsonl", "[fuzz]") { replay("metrics", fuzz::metrics); }
 TEST_CASE("no kept input breaks the reader of plans", "[fuzz]") { replay("plan", fuzz::plan); }
 TEST_CASE("no kept input breaks the reader of profiles", "[fuzz]") { replay("profile", fuzz::profile); }

@@ -17,11 +17,12 @@ namespace brigade::fuzz {
 void buckets(std::string_view bytes);  ///< buckets.csv, by apps/report.
 void cifar(std::string_view bytes);    ///< A training file of CIFAR-100.
 void command_line(
-    std::string_view bytes);           ///< A word a line, those that begin with BRIGADE_ for the environment.
-void config(std::string_view bytes);   ///< The file of --config.
-void metrics(std::string_view bytes);  ///< metrics.jsonl, by apps/report.
-void plan(std::string_view bytes);     ///< A bucket plan.
-void profile(std::string_view bytes);  ///< profile.json, and a prediction from it.
+    std::string_view bytes);          ///< A word a line, those that begin with BRIGADE_ for the environment.
+void config(std::string_view bytes);  ///< The file of --config.
+void manifest(std::string_view bytes);  ///< manifest.json of a checkpoint.
+void metrics(std::string_view bytes);   ///< metrics.jsonl, by apps/report.
+void plan(std::string_view bytes);      ///< A bucket plan.
+void profile(std::string_view bytes);   ///< profile.json, and a prediction from it.
 void safetensors(std::string_view bytes);
 void trace(std::string_view bytes);  ///< trace.json.gz, packed or not, by apps/report.
 
