@@ -68,8 +68,9 @@ void add_model_flags(CLI::App& app, Raw& raw) {
   group
       ->add_option(
           "--precision", raw.precision,
-          "Of activations and products; parameters are f32. f16 is for GPUs: its loss is scaled by a number "
-          "that moves, and a step whose gradients overflow is skipped on all ranks")
+          "Of activations and products; parameters are f32. f16 is for GPUs (the CPU then says so and "
+          "trains in f32): its loss is scaled by a number that moves, and a step whose gradients overflow is "
+          "skipped on all ranks")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
   group->add_flag("--checkpoint-activations", o.checkpoint_activations,
@@ -138,8 +139,9 @@ void add_checkpoint_flags(CLI::App& app, Raw& raw) {
   group
       ->add_option(
           "--checkpoint-dir", o.checkpoint_dir,
-          "Folder of checkpoints, which all ranks see; default: checkpoints in the folder of --out. A "
-          "run that has one also saves at its end, behind SIGINT and SIGTERM, and at each best test "
+          "Folder of checkpoints, which all ranks see; default: checkpoints in the folder of --out, if "
+          "--save-every, --save-seconds or --resume is given. A run that has one also saves at its end, "
+          "behind SIGINT and SIGTERM, and at each best test "
           "accuracy")
       ->type_name("DIR");
   group

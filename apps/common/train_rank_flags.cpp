@@ -41,9 +41,9 @@ void add_rank_flags(CLI::App& app, Raw& raw) {
       "--cuda-graph", o.cuda_graph,
       "Record a step on the GPU once, communication included, and repeat it; needs NCCL or one rank");
   group
-      ->add_option(
-          "--threads", o.threads,
-          "Compute threads per rank; default: $OMP_NUM_THREADS under mpirun, else cores / ranks on this host")
+      ->add_option("--threads", o.threads,
+                   "Compute threads per rank; default: $OMP_NUM_THREADS in a job of several processes, else "
+                   "cores / ranks on this host")
       ->check(CLI::Range(1, 1024));
   group
       ->add_option("--timeout", o.timeout,

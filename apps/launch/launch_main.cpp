@@ -121,7 +121,8 @@ void add_flags(CLI::App& app, Flags& flags) {
          "--max-restarts", flags.max_restarts,
          "Start a job that failed again, so many times; BRIGADE_RESUME=auto tells the program to go on from "
          "its "
-         "newest complete checkpoint. Of --hosts those that do not answer are left out, with their ranks")
+         "newest complete checkpoint, if it saves any (--save-every, --save-seconds). Of --hosts those that "
+         "do not answer are left out, with their ranks")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   app.add_flag("--dry-run", flags.dry_run, "Print the command instead of running it");
