@@ -324,6 +324,9 @@ std::string TrainOptions::to_json() const {
 }
 
 TrainOptions parse_train_options(int argc, char** argv) {
+  // Over an empty word that belongs to no flag CLI11 2.3 does not get.
+  for (int i = 1; i < argc; ++i)
+    if (*argv[i] == 0) throw EarlyExit{2, str("train_resnet18: argument ", i, " is empty; see --help\n")};
   Raw raw;
   raw.options.command = command_line(std::vector<std::string>(argv, argv + argc));
   CLI::App app(
