@@ -14,7 +14,7 @@
 #include "dist/doctor.h"
 #include "dist/label_bit.h"
 #include "dist/roll_call.h"
-#include "kernels/ops.h"
+#include "nn/optim/clip.h"
 
 namespace brigade::dist {
 class Ddp::Impl final : public BackwardObserver {
@@ -93,10 +93,10 @@ class Ddp::Impl final : public BackwardObserver {
     judge_last();
     if (std::exchange(unfinished, false)) reducer->drain();
     if (!syncing) return;
-    check_memory();
+    check_memory(*parameters);
     std::vector<bool> awaited(static_cast<std::size_t>(parameters->count()));
     for (const Variable& leaf : start.reached) awaited[static_cast<std::size_t>(position(leaf))] = true;
-    refuse_replaced(start.unobserved, awaited);
+    refuse_replaced(*parameters, start.unobserved, awaited);
 
     RollCallEntry entry{.loss_finite = loss_is_finite(start.root), .weight = weight};
     // Gradients that are present from earlier micro-steps count as used too.
@@ -138,7 +138,7 @@ class Ddp::Impl final : public BackwardObserver {
     judge(findings);
     if (options.clip_norm > 0) {
       if (device != Device{})
-        clip_on_device();
+        grad_squares = optim::clip_on_device(*parameters, options.clip_norm);
       else if (!step_skipped)
         clip();
     }
@@ -185,7 +185,7 @@ class Ddp::Impl final : public BackwardObserver {
   void repeat(const std::function<void()>& launch) {
     BRIGADE_CHECK(captured, "ddp: no backward was captured");
     judge_last();
-    check_memory();
+    check_memory(*parameters);
     open_step({.weight = weight, .used = captured->used}, repeated_texts);
     report("backward");
     fault_point(FaultAt::backward);
@@ -213,7 +213,7 @@ class Ddp::Impl final : public BackwardObserver {
           "\" has a gradient that would be lost in a backward without a batch; call zero_grad() first");
     judge_last();
     if (std::exchange(unfinished, false)) reducer->drain();
-    check_memory();
+    check_memory(*parameters);
     begin({.active = false,
            .weight = 0,
            .used = std::vector<bool>(static_cast<std::size_t>(parameters->count()))});
@@ -274,15 +274,6 @@ class Ddp::Impl final : public BackwardObserver {
     ledger.current().control_bytes = roll_call->bytes();
   }
 
-  // Somebody bound a parameter to other memory, by a second FlatParameters for example: ours would not reach it.
-  void check_memory() const {
-    for (int i = 0; i < parameters->count(); ++i)
-      BRIGADE_CHECK(
-          parameters->holds(i), "ddp: parameter \"", parameters->at(i).name,
-          "\" was moved to other memory after the model was wrapped; wrap again, and give optimizers "
-          "Ddp::parameters()");
-  }
-
   int position(const Variable& leaf) const {
     const int found = parameters->position_of(leaf);
     if (found >= 0) return found;
@@ -291,18 +282,6 @@ class Ddp::Impl final : public BackwardObserver {
                     "\" was frozen when the model was wrapped and requires a gradient now; wrap again after "
                     "unfreezing");
     fail("ddp: backward reached a parameter that is not ours");
-  }
-
-  // A leaf that nobody observes, in the shape of a parameter that suddenly takes no part: a module's parameter was
-  // replaced. (Other leaves, like an input that requires a gradient, are fine.)
-  void refuse_replaced(std::span<const Variable> unobserved, const std::vector<bool>& awaited) const {
-    for (const Variable& leaf : unobserved)
-      for (int i = 0; i < parameters->count(); ++i)
-        BRIGADE_CHECK(awaited[static_cast<std::size_t>(i)] || !parameters->at(i).variable.requires_grad() ||
-                          parameters->at(i).variable.shape() != leaf.shape(),
-                      "ddp: parameter \"", parameters->at(i).name,
-                      "\" takes no part, but another leaf of shape ", leaf.shape(),
-                      " does: was it replaced after the model was wrapped? wrap again");
   }
 
   // What a device has found in the step before, of which no parameter has changed then. Before anything writes to the
@@ -345,35 +324,13 @@ class Ddp::Impl final : public BackwardObserver {
       fail(str("ddp: ", idle, "; use UnusedParameters::zero (--find-unused) if that is meant"));
   }
 
-  // As optim::clip_grad_norm() does it, with the sums that the communication stream has taken already.
+  // With the sums that the communication stream has taken already.
   void clip() {
     double squares = 0;
     for (const int i : parameters->in_registration_order())
       squares += reducer->squares()[static_cast<std::size_t>(i)];
     norm = std::sqrt(squares) / parameters->grad_scale();
-    const double factor = options.clip_norm / (norm + 1e-6);
-    if (!std::isfinite(norm) || factor >= 1) return;
-    for (const auto& [range, dtype] : parameters->dtype_runs()) {
-      Tensor gradients = parameters->gradients(range);
-      ops::mul_(gradients, factor);
-    }
-  }
-
-  // Norm and factor stay on the device. Gaps are zeros.
-  void clip_on_device() {
-    Tensor squares = Tensor::zeros({1}, DType::f64, device), part = Tensor::empty({1}, DType::f64, device);
-    for (const auto& [range, dtype] : parameters->dtype_runs()) {
-      ops::sum_of_squares(parameters->gradients(range), part);
-      ops::add_(squares, part);
-    }
-    if (const Tensor& scale = parameters->grad_scale_memory(); scale.defined()) {
-      const Tensor wide = ops::cast(scale, DType::f64);
-      ops::binary_(Binary::div, squares, ops::mul(wide, wide));
-    }
-    Tensor factor = Tensor::empty({1}, DType::f32, device);
-    ops::clip_factor(options.clip_norm, squares, factor);
-    parameters->set_clip(factor);
-    grad_squares = squares;
+    optim::scale_to_norm(*parameters, norm, options.clip_norm);
   }
 
   // What peers that wait for this rank will read.

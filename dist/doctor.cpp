@@ -47,6 +47,24 @@ class ShortList {
 
 }  // namespace
 
+void check_memory(const optim::FlatParameters& parameters) {
+  for (int i = 0; i < parameters.count(); ++i)
+    BRIGADE_CHECK(parameters.holds(i), "ddp: parameter \"", parameters.at(i).name,
+                  "\" was moved to other memory after the model was wrapped; wrap again, and give optimizers "
+                  "Ddp::parameters()");
+}
+
+void refuse_replaced(const optim::FlatParameters& parameters, std::span<const Variable> unobserved,
+                     const std::vector<bool>& awaited) {
+  for (const Variable& leaf : unobserved)
+    for (int i = 0; i < parameters.count(); ++i)
+      BRIGADE_CHECK(awaited[static_cast<std::size_t>(i)] || !parameters.at(i).variable.requires_grad() ||
+                        parameters.at(i).variable.shape() != leaf.shape(),
+                    "ddp: parameter \"", parameters.at(i).name,
+                    "\" takes no part, but another leaf of shape ", leaf.shape(),
+                    " does: was it replaced after the model was wrapped? wrap again");
+}
+
 void check_same_model(ProcessGroup& group, const std::vector<nn::NamedParameter>& parameters,
                       const std::vector<nn::NamedBuffer>& buffers) {
   std::vector<std::string> lines;

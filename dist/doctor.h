@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,15 @@ namespace brigade::dist {
 /// difference: in count, name, order, shape, dtype, trainability or buffers.
 void check_same_model(ProcessGroup& group, const std::vector<nn::NamedParameter>& parameters,
                       const std::vector<nn::NamedBuffer>& buffers);
+
+/// Throws Error if somebody has bound a parameter to other memory, by a second FlatParameters for example: the means
+/// would not reach it.
+void check_memory(const optim::FlatParameters& parameters);
+/// Throws Error for a leaf of a backward that nobody observes, in the shape of a parameter that takes no part in it
+/// although it should: a module's parameter was replaced. (Others, like an input that requires a gradient, are fine.)
+/// `awaited`: by position, whether the backward reaches it.
+void refuse_replaced(const optim::FlatParameters& parameters, std::span<const Variable> unobserved,
+                     const std::vector<bool>& awaited);
 
 /// "rank 1: expected <rank 0's line> as on rank 0, got <its own>; rank 2: …" for the first line in which each rank
 /// differs from rank 0. Collective, on the communication stream: all ranks get the same text. Empty if there is no

@@ -324,7 +324,7 @@ std::string TrainOptions::to_json() const {
 }
 
 TrainOptions parse_train_options(int argc, char** argv) {
-  // Over an empty word that belongs to no flag CLI11 2.3 does not get.
+  // CLI11 2.1.2 overlooks one at the end, and looks for ever for the place of one with words behind it.
   for (int i = 1; i < argc; ++i)
     if (*argv[i] == 0) throw EarlyExit{2, str("train_resnet18: argument ", i, " is empty; see --help\n")};
   Raw raw;

@@ -84,7 +84,7 @@ std::optional<TorchrunEnvironment> torchrun_environment() {
   if (text_of("RANK").empty() || text_of("WORLD_SIZE").empty()) return std::nullopt;
   TorchrunEnvironment self;
   self.size = number_of("WORLD_SIZE", 1, kMostRanks);
-  self.rank = number_of("RANK", 0, kMostRanks);
+  self.rank = number_of("RANK", 0, kMostRanks - 1);
   BRIGADE_CHECK(self.rank < self.size,
                 "torchrun's environment: RANK must be below WORLD_SIZE; got RANK=", self.rank,
                 ", WORLD_SIZE=", self.size);

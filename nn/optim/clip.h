@@ -10,9 +10,15 @@ namespace brigade::optim {
 /// the order of registration, so the result does not depend on the flat order or on buckets.
 double grad_norm(const FlatParameters& parameters);
 
-/// Scales all gradients by max_norm / (norm + 1e-6) if that is below 1, as PyTorch's
-/// clip_grad_norm_. Returns the norm before. A norm that is not finite is returned and changes
-/// nothing: the caller decides about the step.
+/// Scales all gradients, whose norm is known, by max_norm / (norm + 1e-6) if that is below 1, as PyTorch's
+/// clip_grad_norm_. A norm that is not finite changes nothing: the caller decides about the step.
+void scale_to_norm(FlatParameters& parameters, double norm, double max_norm);
+
+/// scale_to_norm() by grad_norm(), which it returns.
 double clip_grad_norm(FlatParameters& parameters, double max_norm);
+
+/// The same on a device, without waiting: optimizers multiply by the factor (FlatParameters::set_clip). Returns the
+/// square of the norm, one f64.
+Tensor clip_on_device(FlatParameters& parameters, double max_norm);
 
 }  // namespace brigade::optim

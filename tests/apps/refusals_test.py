@@ -39,7 +39,7 @@ class Usage(ProgramTest):
     def test_unknown_flag_or_stray_word_is_named(self):
         self.usage("--no-such-flag", "--no-such-flag")
         self.usage("stray", "--synthetic=64", "--steps=1", "stray")
-        self.usage("argument 3 is empty", "--synthetic=64", "--steps=1", "")
+        self.usage("argument 2 is empty", "--synthetic=64", "", "--steps=1")
         self.usage("--lr", "--synthetic=64", "--lr", "0.1", "--lr", "0.2")
 
     def test_impossible_combinations(self):
