@@ -105,7 +105,7 @@ TEST_CASE("an environment that makes no sense is refused in one line, and is non
   REQUIRE_THAT(refused(but("RANK", "2")),
                Equals(who + "RANK must be below WORLD_SIZE; got RANK=2, WORLD_SIZE=2"));
   REQUIRE_THAT(refused(but("RANK", "one")),
-               Equals(who + "RANK must be a number from 0 to 65536; got \"one\""));
+               Equals(who + "RANK must be a number from 0 to 65535; got \"one\""));
   REQUIRE_THAT(refused(but("RANK", "1x")), StartsWith(who + "RANK must be a number"));
   REQUIRE_THAT(refused(but("WORLD_SIZE", "0")), StartsWith(who + "WORLD_SIZE must be a number from 1"));
   REQUIRE_THAT(refused(but("LOCAL_RANK", "2")), StartsWith(who + "LOCAL_RANK must be a number from 0 to 1"));
@@ -117,7 +117,7 @@ TEST_CASE("an environment that makes no sense is refused in one line, and is non
                StartsWith(who + "MASTER_ADDR must be where rank 0 can be reached"));
   // In one line, whatever is in them.
   REQUIRE_THAT(refused(but("RANK", "1\n2")),
-               Equals(who + "RANK must be a number from 0 to 65536; got \"1?2\""));
+               Equals(who + "RANK must be a number from 0 to 65535; got \"1?2\""));
   REQUIRE_THAT(
       refused(but("MASTER_ADDR", "node1\r\nnode2")),
       Equals(who + "MASTER_ADDR must be a name or number of at most 253 printable characters; got 12, "
