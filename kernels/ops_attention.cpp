@@ -42,7 +42,8 @@ Attended attention(const Tensor& q, const Tensor& k, const Tensor& v, const Atte
 
 void attention_grad(const Tensor& dout, const AttentionForward& forward, const AttentionOptions& options,
                     Tensor& dq, Tensor& dk, Tensor& dv) {
-  const auto& [q, k, v, out, log_sums] = forward;
+  const Tensor &q = forward.q, &k = forward.k, &v = forward.v, &out = forward.out,
+               &log_sums = forward.log_sums;
   const Span span("attention_grad", [&] { return SpanDetails{{"q", q.shape()}, {"k", k.shape()}}; });
   constexpr std::string_view op = "attention_grad";
   check_attention(q, k, v, options);

@@ -24,14 +24,20 @@ struct SamplerPosition {
 struct Course {
   std::int64_t first = 0;
   std::int64_t steps = 0;
-  std::int64_t per_epoch = 0;    ///< Steps of a whole epoch.
-  std::int64_t epoch_shift = 0;  ///< Epochs end where (step + epoch_shift) % per_epoch is 0.
+  std::int64_t per_epoch = 0;     ///< Steps of a whole epoch.
+  std::int64_t global_batch = 0;  ///< Images of all ranks in a step.
+  std::int64_t epoch_shift = 0;   ///< Epochs end where (step + epoch_shift) % per_epoch is 0.
   std::int64_t schedule_shift = 0;
   std::int64_t schedule_steps = 0;  ///< Of the learning rate's schedule.
   data::LoaderOptions loading;      ///< Starts where the run does.
   std::string note;                 ///< What is not as it would have been; empty: nothing.
 
   bool epoch_ends(std::int64_t step) const { return (step + epoch_shift) % per_epoch == 0; }
+  /// --eval-every `epochs`, 0 for at the end only.
+  bool evaluates(std::int64_t step, std::int64_t epochs) const {
+    return step == steps ||
+           (epochs > 0 && epoch_ends(step) && (step + epoch_shift) / per_epoch % epochs == 0);
+  }
   /// For optim::Schedule: counts from 0.
   std::int64_t schedule_index(std::int64_t step) const;
 };

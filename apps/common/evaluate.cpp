@@ -8,6 +8,7 @@
 #include "core/fault_point.h"
 #include "core/sha256.h"
 #include "data/loader.h"
+#include "kernels/late_checks.h"
 #include "kernels/ops.h"
 
 namespace brigade::apps {
@@ -26,8 +27,8 @@ Tensor mirrored(const Tensor& images) {
 
 }  // namespace
 
-EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, const EvaluateOptions& options,
-                          dist::ProcessGroup& group) {
+EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, const TrainOptions& options,
+                          const SamplerPosition& now, dist::ProcessGroup& group) {
   const auto begin = Clock::now();
   group.enter("evaluation");
   const NoGrad no_grad;
@@ -40,7 +41,7 @@ EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, const Ev
     fault_point(FaultAt::evaluation);
     const Tensor images = batch->images.to(group.device()), labels = batch->labels.to(group.device());
     Variable logits = model(images);
-    if (options.flip) logits = (logits + model(mirrored(images))) * 0.5;
+    if (options.eval_flip) logits = (logits + model(mirrored(images))) * 0.5;
     const Tensor best = ops::argmax(logits.value(), 1).to({});
     for (std::int64_t i = 0; i < batch->size(); ++i)
       counts.data<std::int64_t>()[1] += best.data<std::int64_t>()[i] == batch->labels.data<std::int64_t>()[i];
@@ -48,13 +49,19 @@ EvaluationReport evaluate(nn::Module& model, const data::Dataset& test, const Ev
     *loss_sum.data<double>() += cross_entropy(logits, labels).item() * static_cast<double>(batch->size());
   }
   model.train();
+  if (LateChecks* const labels = LateChecks::of(group.device())) {
+    labels->fetch();
+    labels->judge();
+  }
   const dist::Work first = group.all_reduce(counts, dist::Reduce::sum, "evaluation counts");
   const dist::Work second = group.all_reduce(loss_sum, dist::Reduce::sum, "evaluation loss");
   first.wait();
   second.wait();
   group.enter("between steps");
   const auto values = counts.to_vector<std::int64_t>();
-  return {.images = values[0],
+  return {.epoch = now.epoch,
+          .step = now.step,
+          .images = values[0],
           .correct = values[1],
           .loss = loss_sum.item() / static_cast<double>(values[0]),
           .seconds = std::chrono::duration<double>(Clock::now() - begin).count()};

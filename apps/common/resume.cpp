@@ -144,12 +144,13 @@ void say_if_over(const Course& course, int rank) {
 }
 
 // A plan fits the flags and the number of ranks that it was made for.
-bool Resumed::same_plan(const TrainOptions& options, int size) const {
+std::string Resumed::plan_for(const TrainOptions& options, int size) const {
   const Json before = Json::parse(flags), now = Json::parse(options.to_json());
   for (const char* flag : {"sync", "plan", "bucket_mb", "first_bucket_mb", "last_bucket_mb", "min_bucket_kb",
                            "split_large", "bucket_order", "model", "stem"})
-    if (!before.contains(flag) || before[flag] != now[flag]) return false;
-  return size == checkpoint.manifest.world_size && options.sync == "bucketed";
+    if (!before.contains(flag) || before[flag] != now[flag]) return "";
+  const bool fits = size == checkpoint.manifest.world_size && options.sync == "bucketed";
+  return fits ? checkpoint.manifest.bucket_plan : "";
 }
 
 void Resumed::check_state_fits(const TrainOptions& options, int size) const {

@@ -44,7 +44,7 @@ const char* s(std::int64_t count) { return count == 1 ? "" : "s"; }
 // The first steps are slow: unless asked otherwise the trace begins behind them, where there is room.
 std::pair<std::int64_t, std::int64_t> trace_window(const TrainOptions& options, const RunFacts& facts) {
   constexpr std::int64_t kWarmUp = 10, kLength = 5;
-  const std::int64_t steps = facts.steps, done = facts.first_step;
+  const std::int64_t steps = facts.course.steps, done = facts.course.first;
   BRIGADE_CHECK(options.trace_last == 0 || options.trace_first <= steps, "--trace-steps: the run has ", steps,
                 " step", s(steps), "; got ", options.trace_first, ":", options.trace_last);
   if (options.trace_last > 0) return {options.trace_first, std::min(options.trace_last, steps)};
@@ -112,8 +112,7 @@ RunLog::RunLog(const TrainOptions& options, const RunFacts& facts, dist::Ddp& dd
       begin_(begin),
       speaks_(ddp.group().rank() == 0),
       travels_(ddp.group().size() > 1),
-      steps_per_epoch_(facts.steps_per_epoch),
-      epoch_shift_(facts.epoch_shift),
+      course_(facts.course),
       recorder_(ddp, files, begin) {
   const auto [first, last] = trace_window(options, facts);
   ddp.ledger().keep_spans(first - 1, last - 1);  // The ledger counts from 0.
@@ -134,8 +133,8 @@ void RunLog::banner(const RunFacts& facts) const {
                   facts.threads, s(facts.threads), group.backend(), options_.sync, buckets, s(buckets)));
   say_device();
   say(fmt::format("batch {} a rank, {} in all; {} step{}; {} with {} learning rate, peak {}",
-                  options_.batch_size, facts.global_batch, facts.steps, s(facts.steps), options_.optimizer,
-                  options_.schedule, options_.lr));
+                  options_.batch_size, facts.course.global_batch, facts.course.steps, s(facts.course.steps),
+                  options_.optimizer, options_.schedule, options_.lr));
   say(fmt::format("{}; {}; plan: {}; {}", processor_text(), launcher_text(), ddp_.plan().rule,
                   exposure_text(options_, ddp_)));
   if (const int wanted = facts.threads * dist::ranks_on_this_host(group.size()); wanted > available_cores())
@@ -169,15 +168,15 @@ void RunLog::config(const RunFacts& facts) {
                    {"threads", facts.threads},
                    {"data", facts.data},
                    {"parameters", facts.parameters},
-                   {"steps", facts.steps},
-                   {"global_batch", facts.global_batch},
+                   {"steps", facts.course.steps},
+                   {"global_batch", facts.course.global_batch},
                    {"plan", ddp_.plan().rule},
                    {"command", options_.command},
                    {"processor", processor_text()},
                    {"launcher", launcher_text()},
                    {"date", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))}};
   files_->start({.ranks = group.size(),
-                 .steps = facts.steps,
+                 .steps = facts.course.steps,
                  .trace_first = first,
                  .trace_last = last,
                  .buckets = ddp_.plan().buckets.size()},
@@ -230,7 +229,7 @@ void RunLog::step(const StepReport& r) {
                           100 * sync.overlap());
     line(text);
   }
-  if ((r.step + epoch_shift_) % steps_per_epoch_ != 0) return;
+  if (!course_.epoch_ends(r.step)) return;
   line(fmt::format("epoch {:>3}  mean loss {:.4f}  {} step{} in {}  {}", r.epoch + 1,
                    epoch_.loss / static_cast<double>(epoch_.losses), epoch_.steps, s(epoch_.steps),
                    duration_text(1e-3 * epoch_.step_ms), speed_text(epoch_)));
@@ -244,7 +243,8 @@ void RunLog::step_over() {
 
 // The steps and evaluations that are left, as the last ones went.
 double RunLog::left_s(const StepReport& r) const {
-  const std::int64_t evaluations = evaluations_ahead(r.step, r.steps, options_.eval_every * steps_per_epoch_);
+  const std::int64_t evaluations =
+      evaluations_ahead(r.step, r.steps, options_.eval_every * course_.per_epoch);
   return 1e-3 * smooth_ms_ * static_cast<double>(r.steps - r.step) +
          evaluation_s_ * static_cast<double>(evaluations);
 }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "apps/common/course.h"
 #include "apps/common/terminal.h"
 #include "apps/common/train_options.h"
 #include "apps/telemetry/recorder.h"
@@ -21,11 +22,7 @@ struct RunFacts {
   std::string data;  ///< Where the images come from.
   std::int64_t parameters = 0;
   int threads = 1;  ///< Compute threads per rank.
-  std::int64_t steps = 0;
-  std::int64_t steps_per_epoch = 0;
-  std::int64_t first_step = 0;    ///< Done before this run.
-  std::int64_t epoch_shift = 0;   ///< Epochs end where (step + epoch_shift) % steps_per_epoch is 0.
-  std::int64_t global_batch = 0;  ///< Images of all ranks per optimizer step.
+  Course course;
 };
 
 /// Before anything takes time: rank 0 creates the directory of --out, which must not hold a run yet (--overwrite), and
@@ -101,7 +98,7 @@ class RunLog {
   Clock::time_point begin_;
   bool speaks_;
   bool travels_;  // Whether anything does: there are several ranks.
-  std::int64_t steps_per_epoch_, epoch_shift_;
+  Course course_;
   telemetry::Recorder recorder_;
   mutable Terminal terminal_;
   std::string printed_plan_;

@@ -323,13 +323,9 @@ std::string TrainOptions::to_json() const {
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-TrainOptions parse_train_options(int argc, char** argv) {
-  // CLI11 2.1.2 overlooks one at the end, and looks for ever for the place of one with words behind it.
-  for (int i = 1; i < argc; ++i)
-    if (*argv[i] == 0) throw EarlyExit{2, str("train_resnet18: argument ", i, " is empty; see --help\n")};
+struct TrainParser::State {
   Raw raw;
-  raw.options.command = command_line(std::vector<std::string>(argv, argv + argc));
-  CLI::App app(
+  CLI::App app{
       "Trains a network on CIFAR-10 on one or many ranks.\n"
       "  train_resnet18 --data DIR                    one rank\n"
       "  train_resnet18 --data DIR --ranks 4          four ranks in this process\n"
@@ -347,11 +343,26 @@ TrainOptions parse_train_options(int argc, char** argv) {
       "a checkpoint was saved (--resume auto goes on from it), else 130 and 143. A second signal, more "
       "than a\n"
       "second later, does not wait (130, 143).",
-      "train_resnet18");
+      "train_resnet18"};
+};
+
+TrainParser::TrainParser() : state_(std::make_unique<State>()) {
   for (const auto add :
        {add_config_flags, add_data_flags, add_model_flags, add_optimisation_flags, add_rank_flags,
         add_sync_flags, add_network_flags, add_checkpoint_flags, add_output_flags})
-    add(app, raw);
+    add(state_->app, state_->raw);
+}
+
+TrainParser::~TrainParser() = default;
+
+TrainOptions TrainParser::parse(int argc, char** argv) {
+  // CLI11 2.1.2 overlooks one at the end, and looks for ever for the place of one with words behind it.
+  for (int i = 1; i < argc; ++i)
+    if (*argv[i] == 0) throw EarlyExit{2, str("train_resnet18: argument ", i, " is empty; see --help\n")};
+  auto& [raw, app] = *state_;
+  raw = {};
+  app.clear();
+  raw.options.command = command_line(std::vector<std::string>(argv, argv + argc));
   Settings settings;
   try {
     settings = gather_settings(app, argc, argv);
@@ -368,5 +379,7 @@ TrainOptions parse_train_options(int argc, char** argv) {
   }
   return raw.options;
 }
+
+TrainOptions parse_train_options(int argc, char** argv) { return TrainParser().parse(argc, argv); }
 
 }  // namespace brigade::apps

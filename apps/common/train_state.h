@@ -26,8 +26,8 @@ struct Resumed {
   Clock::duration before() const {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }
-  /// Its bucket plan fits.
-  bool same_plan(const TrainOptions& options, int size) const;
+  /// Its bucket plan, in JSON, if it fits; else empty.
+  std::string plan_for(const TrainOptions& options, int size) const;
   /// Throws Error naming the flag by which its tensors are others than this run's.
   void check_state_fits(const TrainOptions& options, int size) const;
 };

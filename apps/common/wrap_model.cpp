@@ -13,6 +13,7 @@
 #include "dist/sum_over_ranks.h"
 #include "models/catalog.h"
 #include "nn/batch_norm.h"
+#include "nn/optim/catalog.h"
 #include "nn/state_dict.h"
 
 namespace brigade::apps {
@@ -59,6 +60,26 @@ std::unique_ptr<dist::Ddp> wrap_model(const TrainOptions& options, nn::Module& m
   auto wrapped = std::make_unique<dist::Ddp>(model.named_parameters(), model.named_buffers(), group, ddp);
   wrapped->ledger().timeline().set_layers(model.number_layers());  // What its spans are called.
   return wrapped;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainOptions& options,
+                                                 optim::FlatParameters& parameters) {
+  return optim::make_optimizer(
+      options.optimizer, parameters,
+      {.lr = options.lr,
+       .momentum = options.momentum,
+       .weight_decay = options.weight_decay,
+       .nesterov = options.nesterov,
+       .decay = options.norm_decay ? optim::DecayOn::all : optim::DecayOn::matrices});
+}
+
+std::unique_ptr<optim::Ema> make_ema(const TrainOptions& options, optim::FlatParameters& parameters) {
+  return options.ema > 0 ? std::make_unique<optim::Ema>(parameters, options.ema) : nullptr;
+}
+
+std::unique_ptr<optim::LossScale> make_loss_scale(const TrainOptions& options,
+                                                  optim::FlatParameters& parameters) {
+  return options.precision == DType::f16 ? std::make_unique<optim::LossScale>(parameters) : nullptr;
 }
 
 }  // namespace brigade::apps

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// apps/common/wrap_model.h - from flags to a model and its Ddp: what stands between --model, --sync, --plan,
-// --bn-buffers … and the library. Read next: dist/ddp.h.
+// apps/common/wrap_model.h - from flags to a model, its Ddp and its optimizer: what stands between --model, --sync,
+// --plan, --bn-buffers … and the library. Read next: dist/ddp.h.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,9 @@
 #include "data/dataset.h"
 #include "dist/ddp.h"
 #include "nn/module.h"
+#include "nn/optim/ema.h"
+#include "nn/optim/loss_scale.h"
+#include "nn/optim/optimizer.h"
 
 namespace brigade::apps {
 
@@ -26,5 +29,12 @@ void check_same_flags(const TrainOptions& options, dist::ProcessGroup& group);
 std::unique_ptr<dist::Ddp> wrap_model(const TrainOptions& options, nn::Module& model,
                                       const data::Dataset& images, dist::ProcessGroup& group,
                                       const std::string& saved_plan = {});
+
+/// What --optimizer, --ema and --precision ask for; the latter two may be nullptr.
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainOptions& options,
+                                                 optim::FlatParameters& parameters);
+std::unique_ptr<optim::Ema> make_ema(const TrainOptions& options, optim::FlatParameters& parameters);
+std::unique_ptr<optim::LossScale> make_loss_scale(const TrainOptions& options,
+                                                  optim::FlatParameters& parameters);
 
 }  // namespace brigade::apps

@@ -28,7 +28,7 @@ constexpr ConvAlgorithm onednn_algorithm(std::string_view name, bool (*fits)(con
 }
 
 bool fits_onednn(const ConvProblem& p) {
-  if (p.dtype == DType::f64) return false;
+  if (p.dtype == DType::f64 || (p.dtype == DType::bf16 && !onednn::supports_bf16())) return false;
   return p.pass != ConvPass::grad_weight ||
          !onednn::backward_weights_is_unsafe(p.dtype, p.in_channels, p.in_size, p.window);
 }

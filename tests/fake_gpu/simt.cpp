@@ -17,8 +17,32 @@
 
 #include "tests/fake_gpu/fake_gpu.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 namespace simt {
 namespace {
+
+// A stack, as AddressSanitizer wants to be told of it when somebody jumps to another.
+struct Stack {
+  const void* bottom = nullptr;
+  std::size_t bytes = 0;
+  void* frames = nullptr;  // Of functions that have not returned, where the sanitizer keeps them elsewhere.
+};
+#ifdef __SANITIZE_ADDRESS__
+void leave(Stack& from, const Stack& to) {
+  __sanitizer_start_switch_fiber(&from.frames, to.bottom, to.bytes);
+}
+void arrive(Stack& at) { __sanitizer_finish_switch_fiber(at.frames, nullptr, nullptr); }
+void arrive_first(Stack& came_from) {
+  __sanitizer_finish_switch_fiber(nullptr, &came_from.bottom, &came_from.bytes);
+}
+#else
+void leave(Stack&, const Stack&) {}
+void arrive(Stack&) {}
+void arrive_first(Stack&) {}
+#endif
 
 constexpr std::size_t kStackBytes = 128 * 1024, kGuardBytes = 256;
 constexpr unsigned char kNonsense = 0xcb;
@@ -34,7 +58,8 @@ struct Fiber {
   ucontext_t context;  // Of its start.
   jmp_buf place;       // Where it stopped.
   bool begun = false;
-  std::unique_ptr<unsigned char[]> stack = std::make_unique_for_overwrite<unsigned char[]>(kStackBytes);
+  std::unique_ptr<unsigned char[]> memory = std::make_unique_for_overwrite<unsigned char[]>(kStackBytes);
+  Stack stack{.bottom = memory.get(), .bytes = kStackBytes};
   unsigned thread = 0;
   const std::uint64_t* counter = nullptr;  // Waits until this is no longer `seen`.
   std::uint64_t seen = 0;
@@ -66,6 +91,7 @@ class Block {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   Fiber* current_ = nullptr;
   jmp_buf scheduler_;
+  Stack scheduler_stack_;
   std::vector<Fiber*> idle_;
   std::vector<unsigned char> shared_;
   std::vector<Warp> warps_;
@@ -97,6 +123,7 @@ bool Block::take_thread() {
 
 // What a fiber does: one thread after another.
 void Block::main() {
+  arrive_first(block.scheduler_stack_);
   for (;;) {
     while (block.take_thread()) {
       (*block.kernel_)();
@@ -122,7 +149,11 @@ void Block::wait(const char* what, const std::uint64_t& counter) {
 
 // Back to where run() called resume().
 void Block::stop() {
-  if (_setjmp(current_->place) == 0) _longjmp(scheduler_, 1);
+  if (_setjmp(current_->place) == 0) {
+    leave(current_->stack, scheduler_stack_);
+    _longjmp(scheduler_, 1);
+  }
+  arrive(current_->stack);
 }
 
 void Block::resume(Fiber& fiber) {
@@ -134,7 +165,8 @@ void Block::resume(Fiber& fiber) {
 
 // A function without variables of its own, which a jump back into it could leave in doubt.
 void Block::enter() {
-  if (_setjmp(scheduler_) != 0) return;
+  if (_setjmp(scheduler_) != 0) return arrive(scheduler_stack_);
+  leave(scheduler_stack_, current_->stack);
   if (current_->begun) _longjmp(current_->place, 1);
   current_->begun = true;
   setcontext(&current_->context);
@@ -149,7 +181,7 @@ Fiber& Block::idle_fiber() {
   fibers_.push_back(std::make_unique<Fiber>());
   getcontext(&fibers_.back()->context);  // It returns twice, too; only what members know is sure behind it.
   ucontext_t& context = fibers_.back()->context;
-  context.uc_stack.ss_sp = fibers_.back()->stack.get();
+  context.uc_stack.ss_sp = fibers_.back()->memory.get();
   context.uc_stack.ss_size = kStackBytes;
   context.uc_link = nullptr;
   makecontext(&context, &Block::main, 0);

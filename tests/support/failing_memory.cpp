@@ -64,6 +64,11 @@ void* operator new(std::size_t bytes) { return take(bytes, alignof(std::max_alig
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return take(bytes, static_cast<std::size_t>(alignment));
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept try {
+  return operator new(bytes);
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
 void operator delete(void* memory) noexcept { give(memory); }
 void operator delete(void* memory, std::size_t) noexcept { give(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { give(memory); }
