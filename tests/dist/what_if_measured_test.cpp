@@ -172,19 +172,29 @@ TEST_CASE("a record of two ranks on one network predicts other worlds and networ
 
 TEST_CASE("strategies are ranked in the order that is measured", "[dist][what_if][measured]") {
   const StepProfile recorded = record_undisturbed({.options = with_strategy("bucketed")});
+  std::vector<World> worlds;
   std::vector<double> predicted, measured;
+  const auto sorted = [](const std::vector<double>& times) {
+    return std::is_sorted(times.begin(), times.end());
+  };
   // A parameter takes 1 ms of latency, all together 42 ms of bandwidth: overlapping hides 18 ms, and 8 collectives cost
   // 7 ms more than one.
   for (const char* strategy : {"bucketed", "per_parameter", "flat", "naive"}) {
-    const World world{.ranks = 2, .net = "200mbit,500us", .options = with_strategy(strategy)};
-    const Forecast forecast = predict(recorded, world);
-    const StepProfile run = measure(world, forecast);
+    worlds.push_back({.ranks = 2, .net = "200mbit,500us", .options = with_strategy(strategy)});
+    const Forecast forecast = predict(recorded, worlds.back());
+    const StepProfile run = measure(worlds.back(), forecast);
     predicted.push_back(forecast.step_s);
     measured.push_back(run.step_s);
     CAPTURE(strategy, predicted.back(), measured.back());
     if (!agree(forecast, run) && skips_disturbed()) return;
     CHECK(agree(forecast, run));
   }
-  CHECK(std::is_sorted(predicted.begin(), predicted.end()));
-  CHECK(std::is_sorted(measured.begin(), measured.end()));
+  CHECK(sorted(predicted));
+  // They are closer together than what is near enough for a prediction: what disturbs a run makes it slower only.
+  for (int again = 0; again < 5 && !sorted(measured); ++again)
+    for (std::size_t i = 0; i < worlds.size(); ++i)
+      measured[i] = std::min(measured[i], record(worlds[i]).step_s);
+  if (!sorted(measured) && skips_disturbed()) return;
+  CAPTURE(measured);
+  CHECK(sorted(measured));
 }
