@@ -32,5 +32,11 @@ fi
 [[ -f $BUILD/CMakeCache.txt ]] || (cd "$ROOT" && cmake --preset "$kind" -B "$BUILD") >&2
 build
 mpi_environment
+if [[ $kind == asan ]]; then
+  # LeakSanitizer names a leak by the library around it. MPI's plug-ins would be gone by then, and leaks.txt not find
+  # them: nothing is unloaded.
+  printf 'int dlclose(void* library) { return library == 0; }\n' | cc -shared -fPIC -x c -o "$BUILD/libkeep.so" -
+  export LD_PRELOAD=$BUILD/libkeep.so ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0
+fi
 exec ctest --test-dir "$BUILD" --parallel "$(nproc)" --output-on-failure --no-tests=error --timeout 1200 \
   "${selection[@]}" "$@"

@@ -20,12 +20,6 @@ void skip(const std::string& reason) {
 
 }  // namespace brigade::test
 
-#ifdef __SANITIZE_ADDRESS__
-// LeakSanitizer names a leak by the library around it, which MPI's plug-ins have left by then; scripts/leaks.txt would
-// not find them.
-extern "C" int dlclose(void*) { return 0; }
-#endif
-
 int main(int argc, char** argv) {
   // Tests that were sent to a device (test_device()) that is not here.
   if (const auto type = brigade::test::test_device().type; brigade::device_count(type) == 0) {

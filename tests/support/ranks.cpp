@@ -29,7 +29,12 @@ using ListenerBase = Catch::TestEventListenerBase;
 namespace brigade::test {
 namespace {
 
-constexpr std::chrono::seconds kWorldTimeout{60}, kAbortGrace{10};
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::chrono::seconds kWorldTimeout{300};  // Several times slower.
+#else
+constexpr std::chrono::seconds kWorldTimeout{60};
+#endif
+constexpr std::chrono::seconds kAbortGrace{10};
 
 // The one MPI job of this process: MPI cannot be started twice.
 std::shared_ptr<dist::Job>& job_slot() {
