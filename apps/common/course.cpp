@@ -38,7 +38,7 @@ Course make_course(const TrainOptions& options, std::int64_t samples, int rank, 
   course.loading = options.loading(rank, size);
   const std::int64_t batches = samples / options.batch_size / size;
   course.per_epoch = batches / options.accumulate;
-  course.global_batch = size * options.batch_size * options.accumulate;
+  course.images_per_step = size * options.batch_size * options.accumulate;
   BRIGADE_CHECK(batches == 0 || course.per_epoch > 0, "--accumulate: an epoch has only ", batches,
                 " batches; got ", options.accumulate);
   if (batches == 0) course.per_epoch = 1;  // The loader will refuse it, and say more.

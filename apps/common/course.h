@@ -24,9 +24,9 @@ struct SamplerPosition {
 struct Course {
   std::int64_t first = 0;
   std::int64_t steps = 0;
-  std::int64_t per_epoch = 0;     ///< Steps of a whole epoch.
-  std::int64_t global_batch = 0;  ///< Images of all ranks in a step.
-  std::int64_t epoch_shift = 0;   ///< Epochs end where (step + epoch_shift) % per_epoch is 0.
+  std::int64_t per_epoch = 0;        ///< Steps of a whole epoch.
+  std::int64_t images_per_step = 0;  ///< Of all ranks.
+  std::int64_t epoch_shift = 0;      ///< Epochs end where (step + epoch_shift) % per_epoch is 0.
   std::int64_t schedule_shift = 0;
   std::int64_t schedule_steps = 0;  ///< Of the learning rate's schedule.
   data::LoaderOptions loading;      ///< Starts where the run does.

@@ -133,8 +133,8 @@ void RunLog::banner(const RunFacts& facts) const {
                   facts.threads, s(facts.threads), group.backend(), options_.sync, buckets, s(buckets)));
   say_device();
   say(fmt::format("batch {} a rank, {} in all; {} step{}; {} with {} learning rate, peak {}",
-                  options_.batch_size, facts.course.global_batch, facts.course.steps, s(facts.course.steps),
-                  options_.optimizer, options_.schedule, options_.lr));
+                  options_.batch_size, facts.course.images_per_step, facts.course.steps,
+                  s(facts.course.steps), options_.optimizer, options_.schedule, options_.lr));
   say(fmt::format("{}; {}; plan: {}; {}", processor_text(), launcher_text(), ddp_.plan().rule,
                   exposure_text(options_, ddp_)));
   if (const int wanted = facts.threads * dist::ranks_on_this_host(group.size()); wanted > available_cores())
@@ -169,7 +169,7 @@ void RunLog::config(const RunFacts& facts) {
                    {"data", facts.data},
                    {"parameters", facts.parameters},
                    {"steps", facts.course.steps},
-                   {"global_batch", facts.course.global_batch},
+                   {"global_batch", facts.course.images_per_step},
                    {"plan", ddp_.plan().rule},
                    {"command", options_.command},
                    {"processor", processor_text()},

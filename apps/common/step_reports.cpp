@@ -30,7 +30,7 @@ void StepReports::add(std::int64_t step, std::int64_t epoch, double lr, Clock::t
                     .epoch = epoch,
                     .lr = lr,
                     .step_ms = dist::milliseconds(now - begin),
-                    .images = course_.global_batch,
+                    .images = course_.images_per_step,
                     .ledger_step = ddp_.ledger().last().step,
                     .over = now};
   if (options_.clip_norm > 0 && !on_device_) report.grad_norm = ddp_.grad_norm();

@@ -323,9 +323,13 @@ std::string TrainOptions::to_json() const {
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-struct TrainParser::State {
+TrainOptions parse_train_options(int argc, char** argv) {
+  // Over an empty word that belongs to no flag CLI11 2.3 does not get.
+  for (int i = 1; i < argc; ++i)
+    if (*argv[i] == 0) throw EarlyExit{2, str("train_resnet18: argument ", i, " is empty; see --help\n")};
   Raw raw;
-  CLI::App app{
+  raw.options.command = command_line(std::vector<std::string>(argv, argv + argc));
+  CLI::App app(
       "Trains a network on CIFAR-10 on one or many ranks.\n"
       "  train_resnet18 --data DIR                    one rank\n"
       "  train_resnet18 --data DIR --ranks 4          four ranks in this process\n"
@@ -343,26 +347,11 @@ struct TrainParser::State {
       "a checkpoint was saved (--resume auto goes on from it), else 130 and 143. A second signal, more "
       "than a\n"
       "second later, does not wait (130, 143).",
-      "train_resnet18"};
-};
-
-TrainParser::TrainParser() : state_(std::make_unique<State>()) {
+      "train_resnet18");
   for (const auto add :
        {add_config_flags, add_data_flags, add_model_flags, add_optimisation_flags, add_rank_flags,
         add_sync_flags, add_network_flags, add_checkpoint_flags, add_output_flags})
-    add(state_->app, state_->raw);
-}
-
-TrainParser::~TrainParser() = default;
-
-TrainOptions TrainParser::parse(int argc, char** argv) {
-  // CLI11 2.1.2 overlooks one at the end, and looks for ever for the place of one with words behind it.
-  for (int i = 1; i < argc; ++i)
-    if (*argv[i] == 0) throw EarlyExit{2, str("train_resnet18: argument ", i, " is empty; see --help\n")};
-  auto& [raw, app] = *state_;
-  raw = {};
-  app.clear();
-  raw.options.command = command_line(std::vector<std::string>(argv, argv + argc));
+    add(app, raw);
   Settings settings;
   try {
     settings = gather_settings(app, argc, argv);
@@ -379,7 +368,5 @@ TrainOptions TrainParser::parse(int argc, char** argv) {
   }
   return raw.options;
 }
-
-TrainOptions parse_train_options(int argc, char** argv) { return TrainParser().parse(argc, argv); }
 
 }  // namespace brigade::apps

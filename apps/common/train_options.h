@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -115,23 +114,9 @@ struct TrainOptions {
   std::string to_json() const;  ///< config.json
 };
 
-/// For whoever parses many command lines: to set up the flags takes far longer than to parse them.
-class TrainParser {
- public:
-  TrainParser();
-  ~TrainParser();
-
-  /// From flags, $BRIGADE_* variables and the file of --config (apps/common/train_config.h). Warns on stderr of
-  /// variables that nobody knows. Throws EarlyExit (apps/common/run_main.h) for --help, --print-config, --completion
-  /// and for usage errors. Nothing is left of earlier calls.
-  TrainOptions parse(int argc, char** argv);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
-/// TrainParser::parse(), once.
+/// From flags, $BRIGADE_* variables and the file of --config (apps/common/train_config.h). Warns on stderr of variables
+/// that nobody knows. Throws EarlyExit (apps/common/run_main.h) for --help, --print-config, --completion and for usage
+/// errors.
 TrainOptions parse_train_options(int argc, char** argv);
 
 }  // namespace brigade::apps

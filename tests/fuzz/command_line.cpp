@@ -31,12 +31,7 @@ void command_line(std::string_view bytes) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   try {
-#ifdef BRIGADE_FUZZ_TARGET
-    static apps::TrainParser parser;  // Millions of times.
-#else
-    apps::TrainParser parser;
-#endif
-    const apps::TrainOptions options = parser.parse(static_cast<int>(words.size()), argv.data());
+    const apps::TrainOptions options = apps::parse_train_options(static_cast<int>(words.size()), argv.data());
     static_cast<void>(options.to_json());
     static_cast<void>(options.loading(0, 1));
   } catch (const apps::EarlyExit& exit) {
