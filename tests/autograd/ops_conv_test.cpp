@@ -171,9 +171,11 @@ TEST_CASE("adaptive_avg_pool2d has the derivative of its formula for sizes that 
           "[autograd][pool]") {
   const MemoryFormat format = GENERATE(MemoryFormat::contiguous, MemoryFormat::channels_last);
   const std::vector<Variable> x = {leaf({2, 3, 5, 7}, 1, format)};
-  for (const auto& [h, w] : {std::pair{1, 1}, {2, 3}, {5, 7}, {3, 2}}) {
-    CAPTURE(h, w);
-    REQUIRE(wrong_gradient([&](const auto& in) { return adaptive_avg_pool2d(in[0], h, w); }, x) == "");
+  for (const auto& size : {std::pair{1, 1}, {2, 3}, {5, 7}, {3, 2}}) {
+    CAPTURE(size.first, size.second);
+    REQUIRE(wrong_gradient(
+                [&](const auto& in) { return adaptive_avg_pool2d(in[0], size.first, size.second); }, x) ==
+            "");
   }
 }
 

@@ -46,15 +46,19 @@ double expected_loss(const Tensor& logits, const std::vector<std::int64_t>& labe
 TEST_CASE("cross_entropy has the value and derivative of its formula with smoothing and ignored rows",
           "[autograd][loss]") {
   const double smoothing = GENERATE(0.0, 0.1, 1.0);
-  const std::vector<std::pair<std::vector<std::int64_t>, std::int64_t>> cases = {
+  struct Case {
+    std::vector<std::int64_t> wanted;
+    std::int64_t ignored;
+  };
+  const std::vector<Case> cases = {
       {{0, 2, 1, 3}, -100}, {{-100, 2, -100, 3}, -100}, {{1, 0, 1, 1}, 1}, {{3, 3, 3, 3}, -100}};
-  for (const auto& [wanted, ignored] : cases) {
+  for (const Case& c : cases) {
     const Variable logits = leaf({4, 4}, 1);
-    const CrossEntropyOptions options{.label_smoothing = smoothing, .ignore_index = ignored};
-    CAPTURE(smoothing, wanted, ignored);
-    REQUIRE_THAT(cross_entropy(logits, labels(wanted), options).item(),
-                 WithinAbs(expected_loss(logits.value(), wanted, options), 1e-12));
-    REQUIRE(wrong_gradient([&](const auto& in) { return cross_entropy(in[0], labels(wanted), options); },
+    const CrossEntropyOptions options{.label_smoothing = smoothing, .ignore_index = c.ignored};
+    CAPTURE(smoothing, c.wanted, c.ignored);
+    REQUIRE_THAT(cross_entropy(logits, labels(c.wanted), options).item(),
+                 WithinAbs(expected_loss(logits.value(), c.wanted, options), 1e-12));
+    REQUIRE(wrong_gradient([&](const auto& in) { return cross_entropy(in[0], labels(c.wanted), options); },
                            {logits}) == "");
   }
 }

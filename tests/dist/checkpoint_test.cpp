@@ -145,11 +145,11 @@ TEST_CASE("a checkpoint of another number of ranks goes on with the same model, 
     Resumable run(group, {.seed = 9});
     run.load(saved);
     const NamedTensors model = load_safetensors(saved.directory / kModelFile).tensors;
-    for (const auto& [name, tensor] : run.state().model) {
-      const auto found =
-          std::find_if(model.begin(), model.end(), [&](const auto& t) { return t.first == name; });
-      require(found != model.end(), name);
-      test::require_same(tensor, found->second, name);
+    for (const auto& loaded : run.state().model) {
+      const auto found = std::find_if(model.begin(), model.end(),
+                                      [&](const auto& in_file) { return in_file.first == loaded.first; });
+      require(found != model.end(), loaded.first);
+      test::require_same(loaded.second, found->second, loaded.first);
     }
     run.step();
   });
