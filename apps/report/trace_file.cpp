@@ -35,7 +35,7 @@ std::string unpack(const fs::path& file) {
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> gz(gzdopen(dup(packed.descriptor()), "rb"), gzclose);
   BRIGADE_CHECK(gz != nullptr, "report: ", file.string(), ": cannot be read");
   std::string out;
-  std::string piece(std::size_t{1} << 18, '\0');
+  std::string piece(std::size_t{1} << 16, '\0');
   while (true) {
     const int bytes = gzread(gz.get(), piece.data(), static_cast<unsigned>(piece.size()));
     int code = Z_OK;
