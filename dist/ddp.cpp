@@ -14,6 +14,7 @@
 #include "dist/doctor.h"
 #include "dist/label_bit.h"
 #include "dist/roll_call.h"
+#include "kernels/ops.h"
 #include "nn/optim/clip.h"
 
 namespace brigade::dist {
@@ -92,7 +93,7 @@ class Ddp::Impl final : public BackwardObserver {
     syncing = no_sync_depth == 0 && (start.label & label.bit()) == 0;
     judge_last();
     if (std::exchange(unfinished, false)) reducer->drain();
-    if (!syncing) return;
+    if (!syncing) return note_micro_step(start.root);
     check_memory(*parameters);
     std::vector<bool> awaited(static_cast<std::size_t>(parameters->count()));
     for (const Variable& leaf : start.reached) awaited[static_cast<std::size_t>(position(leaf))] = true;
@@ -108,9 +109,22 @@ class Ddp::Impl final : public BackwardObserver {
     if (is_capturing(device)) captured = Captured{.used = used};
     if (const auto& looks = reducer->device_findings(); looks && is_floating(start.root.dtype()))
       looks->look_at_loss(start.root.value());
+    if (const auto& looks = reducer->device_findings(); looks && micro_loss_sum.defined())
+      looks->look_at_loss(std::exchange(micro_loss_sum, Tensor()));
     for (int i = 0; i < parameters->count(); ++i)
       if (!awaited[static_cast<std::size_t>(i)]) reducer->mark_ready(i);
     sync->begin();
+  }
+
+  // Gradients that stay here for now: whether their loss was finite is told with the ones that travel.
+  void note_micro_step(const Variable& loss) {
+    micro_losses_finite = micro_losses_finite && loss_is_finite(loss);
+    if (device == Device{} || !is_floating(loss.dtype())) return;
+    const Tensor value = ops::cast(loss.value(), DType::f64);
+    if (micro_loss_sum.defined() && micro_loss_sum.shape() == value.shape())
+      ops::add_(micro_loss_sum, value);
+    else
+      micro_loss_sum = value;
   }
 
   void grad_ready(const Variable& leaf) override {
@@ -254,6 +268,7 @@ class Ddp::Impl final : public BackwardObserver {
       ledger.stamp([](StepRecord& to, Clock::time_point time) { to.backward.begin = time; });
     group.begin_step(record.step);
     entry.step = record.step;
+    entry.loss_finite = std::exchange(micro_losses_finite, true) && entry.loss_finite;
     entry.calls = what->fingerprint;
     entry.wishes = std::exchange(wishes, 0);
     for (int i = 0; i < parameters->count(); ++i)
@@ -291,12 +306,16 @@ class Ddp::Impl final : public BackwardObserver {
     DeviceFindings::Report report = std::exchange(undecided, nullptr)->read();
     step_skipped = report.any() && options.non_finite == NonFinite::skip;
     if (step_skipped) parameters->note_skipped_update();
-    if (step_skipped) last_skipped_step = ledger.last().step + 1;
-    if (!report.any() || step_skipped) return;
+    if (!report.any()) return;
     report.locate(plan, *parameters);
-    fail(str("ddp: step ", ledger.last().step + 1, ": ",
-             describe_findings(report.findings, report.loss_finite, *parameters, options.hook),
-             "; nothing was updated"));
+    drop_step(describe_findings(report.findings, report.loss_finite, *parameters, options.hook));
+  }
+
+  // Skips the newest step, or fails.
+  void drop_step(const std::string& found) {
+    if (!step_skipped) fail(str("ddp: step ", ledger.last().step + 1, ": ", found, "; nothing was updated"));
+    last_skipped_step = ledger.last().step + 1;
+    skip_reason = found;
   }
 
   // All ranks have the same findings and the same roll call: they throw, skip or go on alike.
@@ -307,9 +326,7 @@ class Ddp::Impl final : public BackwardObserver {
                                   ? ""
                                   : describe_findings(findings, loss_finite, *parameters, options.hook);
     if (device == Device{}) step_skipped = !found.empty() && options.non_finite == NonFinite::skip;
-    if (device == Device{} && step_skipped) last_skipped_step = ledger.last().step + 1;
-    if (!found.empty() && !step_skipped)
-      fail(str("ddp: step ", ledger.last().step + 1, ": ", found, "; nothing was updated"));
+    if (!found.empty()) drop_step(found);
     const bool no_gradients = device == Device{} && step_skipped;
     for (int i = 0; i < parameters->count(); ++i) {
       Variable variable = parameters->at(i).variable;
@@ -374,6 +391,10 @@ class Ddp::Impl final : public BackwardObserver {
   bool unfinished = false;  // Stays true if an exception ends it with buckets under way.
   bool step_skipped = false;
   std::int64_t last_skipped_step = 0;
+  std::string skip_reason;
+  // Of backwards under no_sync() since the last one that was synchronised.
+  bool micro_losses_finite = true;
+  Tensor micro_loss_sum;                      // f64, on a device.
   std::shared_ptr<DeviceFindings> undecided;  // Of the last backward on a device.
   double norm = 0;
   Tensor grad_squares;  // Of a device, in place of norm.
@@ -439,6 +460,7 @@ bool Ddp::agreed(Decision decision) const {
 }
 bool Ddp::skipped() const { return impl_->step_skipped; }
 std::int64_t Ddp::last_skipped_step() const { return impl_->last_skipped_step; }
+const std::string& Ddp::skip_reason() const { return impl_->skip_reason; }
 double Ddp::grad_norm() const {
   BRIGADE_CHECK(impl_->options.clip_norm > 0, "ddp: grad_norm is taken only if clip_norm is set");
   return impl_->grad_squares.defined() ? std::sqrt(impl_->grad_squares.item()) : impl_->norm;

@@ -147,6 +147,8 @@ class Ddp {
   bool skipped() const;
   /// The newest step, counted from 1, whose gradients all ranks are known to have dropped; 0: none.
   std::int64_t last_skipped_step() const;
+  /// What was not finite in that step, and where it was seen first: rank, bucket, parameter.
+  const std::string& skip_reason() const;
   /// Norm of the mean gradient before clipping, after a synchronised backward; needs DdpOptions::clip_norm. On a
   /// device: blocks until it is there.
   double grad_norm() const;

@@ -146,7 +146,7 @@ std::string describe_unused(const RollCall& roll_call, const optim::FlatParamete
                      roll_call.active(), " ranks)"));
   if (unused.count() == 0) return "";
   return str(unused.count(), " of ", parameters.count(),
-             " parameters took no part in the loss: ", unused.text());
+             " parameters took no part in the loss on some rank: ", unused.text());
 }
 
 std::string describe_half_frozen(const RollCall& roll_call, const optim::FlatParameters& parameters) {

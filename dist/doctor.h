@@ -60,7 +60,8 @@ struct Finding {
 /// rank.
 std::string describe_findings(const std::vector<Finding>& findings, const std::vector<bool>& loss_finite,
                               const optim::FlatParameters& parameters, std::string_view hook);
-/// "2 of 62 parameters took no part in the loss: "fc.bias" (used on 1 of 2 ranks), …"; frozen ones are left out.
+/// "2 of 62 parameters took no part in the loss on some rank: "fc.bias" (used on 1 of 2 ranks), …"; frozen ones are
+/// left out.
 std::string describe_unused(const RollCall& roll_call, const optim::FlatParameters& parameters);
 /// ""fc.bias" (on 1 of 2 ranks)": frozen on some ranks, not on all.
 std::string describe_half_frozen(const RollCall& roll_call, const optim::FlatParameters& parameters);

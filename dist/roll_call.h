@@ -20,7 +20,7 @@ struct RollCallEntry {
   std::int64_t step = 0;    ///< Counts synchronised backwards; must agree.
   std::uint64_t calls = 0;  ///< Fingerprint of RollCallTexts::calls; must agree.
   bool active = true;       ///< False: this rank has no batch left and only keeps the others company.
-  bool loss_finite = true;  ///< Of the value that backward started from.
+  bool loss_finite = true;  ///< Of the value that backward started from, and of micro-steps before.
   double weight = 1;        ///< How much its gradient counts in the mean, relative to the others'.
   std::uint64_t wishes =
       0;                   ///< Bits of dist::Decision: what this rank wants all ranks to do after this step.

@@ -294,11 +294,12 @@ void RunLog::target(const EvaluationReport& r) {
       options_.target_accuracy / 100, r.epoch, r.accuracy(), seconds()));
 }
 
-void RunLog::skipped(std::int64_t step, std::optional<double> loss_scale) {
+void RunLog::skipped(std::int64_t step, const std::string& reason, std::optional<double> loss_scale) {
   if (!speaks_) return;
-  line(fmt::format("step {} skipped: a loss or a gradient was not finite{}", step,
+  line(fmt::format("step {} skipped: {}{}", step, reason,
                    loss_scale ? fmt::format("; the loss scale is {:g} now", *loss_scale) : ""));
-  event(fmt::format(R"({{"event": "skipped", "step": {}{}}})", step,
+  event(fmt::format(R"({{"event": "skipped", "step": {}, "reason": {}{}}})", step,
+                    nlohmann::json(reason).dump(),
                     loss_scale ? fmt::format(R"(, "loss_scale": {:.9g})", *loss_scale) : ""));
 }
 

@@ -52,7 +52,7 @@ class RunLog {
   /// Returns whether --target-accuracy is reached, on every rank; then the log has said so. Collective; blocks.
   [[nodiscard]] bool evaluation(const EvaluationReport& report);
   /// All ranks have dropped `step`, as something was not finite. `loss_scale`: what it is now, if losses are scaled.
-  void skipped(std::int64_t step, std::optional<double> loss_scale);
+  void skipped(std::int64_t step, const std::string& reason, std::optional<double> loss_scale);
   /// A line of metrics.jsonl, a whole JSON object.
   void event(const std::string& json);
   /// Lines of all steps that step() was told of are in the files. Collective; blocks.

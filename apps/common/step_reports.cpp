@@ -72,7 +72,7 @@ void StepReports::tell_skipped() {
   if (ddp_.last_skipped_step() <= told_skipped_) return;
   told_skipped_ = ddp_.last_skipped_step();
   const auto scale = loss_scale_ != nullptr ? std::optional(loss_scale_->value()) : std::nullopt;
-  log_.skipped(told_skipped_, scale);
+  log_.skipped(told_skipped_, ddp_.skip_reason(), scale);
   constexpr double kSmallestScale = 0x1p-14;
   BRIGADE_CHECK(!scale || *scale >= kSmallestScale, "gradients are not finite with any loss scale, down to ",
                 *scale, "; lower --lr, or look at the data");

@@ -84,6 +84,8 @@ class NotFinite(FaultTest):
                                **self.how)
         self.assertEqual(run.code, 0, run)
         self.assertIsNotNone(run.sha, "all ranks have the same parameters")
+        self.assertRegex(run.out, r"(?m)^step 4 skipped: the loss is finite, but the gradient is not; first on rank 1, "
+                                  r'bucket \d+, parameter "layers\..*"$')
 
 
 @requires_mpi

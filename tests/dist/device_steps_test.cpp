@@ -4,8 +4,10 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <limits>
 
 #include "autograd/engine.h"
+#include "autograd/ops/arithmetic.h"
 #include "autograd/ops/loss.h"
 #include "core/rng.h"
 #include "dist/ddp.h"
@@ -100,6 +102,26 @@ TEST_CASE(
           }
         },
         {.sizes = {1, 2}});
+}
+
+TEST_CASE("on a device, too, a micro-step whose loss is not finite is told with the step",
+          "[dist][device][A28][error]") {
+  if (no_gpu()) return skip("needs BRIGADE_TEST_DEVICE=cuda and a device");
+  for_each_world(
+      [](ProcessGroup& group) {
+        Trainer trainer(group, "sgd", {});
+        const bool wrong = group.rank() == group.size() - 1;
+        const Variable loss = trainer.loss_of(trainer.labels(1));
+        {
+          const auto local = trainer.ddp->no_sync();
+          backward(loss * (wrong ? std::numeric_limits<double>::quiet_NaN() : 1.0));
+        }
+        backward(cross_entropy((*trainer.model)(Variable(trainer.images)), trainer.labels(1)));
+        const std::string verdict = thrown_by([&] { trainer.ddp->settle(); });
+        require_contains(verdict,
+                         str("ddp: step 1: the loss is not finite; first on rank ", group.size() - 1));
+      },
+      {.sizes = {1, 2}});
 }
 
 TEST_CASE(

@@ -141,6 +141,30 @@ TEST_CASE("a NaN in one rank's input is told from one in its gradient", "[dist][
   });
 }
 
+TEST_CASE("a NaN in the input of a micro-step is told when its gradients travel, and skipping says why",
+          "[dist][doctor][ranks][A28][error]") {
+  test::for_each_world([](ProcessGroup& group) {
+    const auto model = test::toy_mlp();
+    Ddp ddp(model->named_parameters(), {}, group, {.non_finite = NonFinite::skip});
+    const int odd = group.size() - 1;
+    for (int step = 0; step < 2; ++step) {
+      ddp.parameters().zero_grad();
+      auto batch = test::toy_batch({16}, 24, group.rank(), group.size(), 1 + step);
+      const auto good = test::toy_batch({16}, 24, group.rank(), group.size(), 7 + step);
+      if (group.rank() == odd && step == 0) batch.inputs.data<float>()[5] = kNan;
+      {
+        const auto local = ddp.no_sync();
+        backward(test::toy_loss(*model, batch));
+      }
+      backward(test::toy_loss(*model, good));
+      require(ddp.skipped() == (step == 0), "the first step only");
+    }
+    require(ddp.last_skipped_step() == 1, "counted from 1");
+    test::require_contains(ddp.skip_reason(),
+                           str("the loss is not finite; first on rank ", odd, ", bucket 0, parameter \"2."));
+  });
+}
+
 TEST_CASE("an infinite loss ends the step though its gradients are finite",
           "[dist][doctor][ranks][A28][error]") {
   for (const NonFinite policy : {NonFinite::error, NonFinite::ignore})

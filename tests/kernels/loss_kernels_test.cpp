@@ -109,7 +109,8 @@ TEST_CASE("the mean loss of no counted row is NaN, and its gradient zero", "[ker
         0);
 }
 
-TEST_CASE("a label out of range is an error that names sample, label and classes", "[kernels][loss][error]") {
+TEST_CASE("a label out of range is an error that names sample, label and classes",
+          "[kernels][loss][A13][error]") {
   const Tensor logits = test::random({3, 10}, 1);
   for (std::int64_t bad : {10, 255, -1})
     CHECK_THROWS_WITH(ops::cross_entropy(logits, labels_of({0, 9, bad})),

@@ -90,7 +90,8 @@ TEST_CASE("Conv2d refuses groups and sizes that cannot be", "[nn][conv2d][error]
   CHECK_THROWS_WITH(nn::Conv2d(3, 4, 3, {.padding = -1}), ContainsSubstring("padding not negative"));
 }
 
-TEST_CASE("BatchNorm2d tracks the unbiased and normalises with the biased variance", "[nn][batch_norm]") {
+TEST_CASE("BatchNorm2d tracks the unbiased and normalises with the biased variance",
+          "[nn][batch_norm][A12]") {
   nn::BatchNorm2d layer(1);
   const Variable y = layer(of({1, 2, 3, 4}, {4, 1, 1, 1}));
   const double scale = 1 / std::sqrt(1.25 + 1e-5);
