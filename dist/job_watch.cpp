@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "core/check.h"
 
@@ -23,6 +24,14 @@ pid_t process_of(const std::string& name) {
   return at != std::string::npos && name.substr(at + 1) == std::to_string(process_numbering())
              ? static_cast<pid_t>(std::atoi(name.c_str()))
              : 0;
+}
+
+bool is_stopped(pid_t process) {
+  std::string line;
+  std::getline(std::ifstream(str("/proc/", process, "/stat")), line);
+  // "123 (its name, which may hold anything) T …", see proc(5).
+  const std::size_t state = line.rfind(") ") + 2;
+  return line.size() > state && (line[state] == 'T' || line[state] == 't');
 }
 
 }  // namespace brigade::dist

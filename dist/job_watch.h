@@ -37,5 +37,7 @@ std::uint64_t process_numbering();
 std::string name_of_this_process();
 /// The number of a process so named; 0 if it means nothing here.
 pid_t process_of(const std::string& name);
+/// Whether a signal (SIGSTOP, a debugger's) holds the process up; false for one that is not there.
+bool is_stopped(pid_t process);
 
 }  // namespace brigade::dist

@@ -159,6 +159,10 @@ std::string ArrivalBoard::arrivals(Place place) const {
     if (there == kNowhere) std::strncpy(progress[rank].phase, where, sizeof progress[rank].phase - 1);
   }
   std::string out = describe_arrivals(arrived, progress, elsewhere);
+  // It may have come before it was stopped.
+  for (int rank = 0; rank < self_.size; ++rank)
+    if (const pid_t there = process(rank); there != 0 && is_stopped(there))
+      out += str("; rank ", rank, " is stopped by a signal");
   if (self_.local_size < self_.size && not_started > 0)
     out += str("; of this host's ", self_.local_size, " ranks ", not_started, " did not start");
   return out;

@@ -52,7 +52,8 @@ class ArrivalBoard {
   void report(const Progress& progress) noexcept;  ///< One thread at a time.
   /// Whether every rank is on this host and has come to `place`.
   bool all_came_to(Place place) const;
-  /// "arrived: rank 0; missing: rank 1 (not started); not known: ranks 2, 3 (on other hosts)"
+  /// "arrived: rank 0; missing: rank 1 (not started); not known: ranks 2, 3 (on other hosts)"; "arrived: ranks 0, 1;
+  /// missing: none; rank 1 is stopped by a signal"
   std::string arrivals(Place place) const;
 
   // Who is there at all: see dist/mpi/peer_watch.h.

@@ -5,8 +5,10 @@
 
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <future>
@@ -78,6 +80,31 @@ TEST_CASE("a board tells who has started, who has come and what the others do",
   REQUIRE_THAT(third->arrivals(here), ContainsSubstring("rank 1 (between steps of step 5"));
   second->come_to(ArrivalBoard::kEnd);
   REQUIRE(third->all_came_to(here));
+}
+
+TEST_CASE("a rank that a signal has stopped is named, whether it has come or not",
+          "[dist][mpi][arrivals][A26]") {
+  const std::string name = unique_name("stopped");
+  const Board board = ArrivalBoard::attach(rank_of(0, 2, 2), name);
+  REQUIRE(board);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const Board own = ArrivalBoard::attach(rank_of(1, 2, 2), name);
+    raise(own ? SIGSTOP : SIGKILL);
+    _exit(0);
+  }
+  int status = 0;
+  while (waitpid(child, &status, WUNTRACED | WNOHANG) == 0) {
+    board->serve();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  REQUIRE(WIFSTOPPED(status));
+  REQUIRE(board->arrivals(ArrivalBoard::kProcessStarted) ==
+          "arrived: ranks 0, 1; missing: none; rank 1 is stopped by a signal");
+  kill(child, SIGCONT);
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(board->arrivals(ArrivalBoard::kProcessStarted) == "arrived: ranks 0, 1; missing: none");
 }
 
 TEST_CASE("when all have come, what they were doing tells who stopped inside the call", "[dist][failure]") {
