@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/one_line.h"
 
 namespace brigade {
 
@@ -26,7 +27,7 @@ const auto& choose(std::string_view what, std::string_view name, const Table& ta
     if (entry.name == name) return entry;
   std::string choices;
   for (const auto& entry : table) choices += str(choices.empty() ? "" : ", ", entry.name);
-  fail(str("unknown ", what, " \"", name, "\"; choose from ", choices));
+  fail(str("unknown ", what, " \"", one_line(name), "\"; choose from ", choices));
 }
 
 }  // namespace brigade

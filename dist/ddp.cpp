@@ -99,7 +99,11 @@ class Ddp::Impl final : public BackwardObserver {
     for (const Variable& leaf : start.reached) awaited[static_cast<std::size_t>(position(leaf))] = true;
     refuse_replaced(*parameters, start.unobserved, awaited);
 
-    RollCallEntry entry{.loss_finite = loss_is_finite(start.root), .weight = weight};
+    const Tensor earlier = holds_gradients() ? micro_losses : Tensor();
+    micro_losses = {};
+    const bool finite =
+        loss_is_finite(start.root) && (!earlier.defined() || loss_is_finite(Variable(earlier)));
+    RollCallEntry entry{.loss_finite = finite, .weight = weight};
     // Gradients that are present from earlier micro-steps count as used too.
     entry.used = awaited;
     for (int i = 0; i < parameters->count(); ++i)
@@ -107,24 +111,30 @@ class Ddp::Impl final : public BackwardObserver {
     const std::vector<bool> used = entry.used;
     begin(std::move(entry));
     if (is_capturing(device)) captured = Captured{.used = used};
-    if (const auto& looks = reducer->device_findings(); looks && is_floating(start.root.dtype()))
-      looks->look_at_loss(start.root.value());
-    if (const auto& looks = reducer->device_findings(); looks && micro_loss_sum.defined())
-      looks->look_at_loss(std::exchange(micro_loss_sum, Tensor()));
+    if (const auto& looks = reducer->device_findings()) {
+      if (is_floating(start.root.dtype())) looks->look_at_loss(start.root.value());
+      if (earlier.defined()) looks->look_at_loss(earlier);
+    }
     for (int i = 0; i < parameters->count(); ++i)
       if (!awaited[static_cast<std::size_t>(i)]) reducer->mark_ready(i);
     sync->begin();
   }
 
-  // Gradients that stay here for now: whether their loss was finite is told with the ones that travel.
+  // Of a backward whose gradients do not travel until a later one.
   void note_micro_step(const Variable& loss) {
-    micro_losses_finite = micro_losses_finite && loss_is_finite(loss);
-    if (device == Device{} || !is_floating(loss.dtype())) return;
-    const Tensor value = ops::cast(loss.value(), DType::f64);
-    if (micro_loss_sum.defined() && micro_loss_sum.shape() == value.shape())
-      ops::add_(micro_loss_sum, value);
+    if (!holds_gradients()) micro_losses = {};  // Those of micro-steps before were dropped.
+    if (!is_floating(loss.dtype())) return;
+    const Tensor sum = ops::reduce(Reduction::sum, ops::cast(loss.value(), DType::f64));
+    if (micro_losses.defined())
+      ops::add_(micro_losses, sum);
     else
-      micro_loss_sum = value;
+      micro_losses = sum;
+  }
+
+  bool holds_gradients() const {
+    for (int i = 0; i < parameters->count(); ++i)
+      if (parameters->at(i).variable.grad().defined()) return true;
+    return false;
   }
 
   void grad_ready(const Variable& leaf) override {
@@ -268,7 +278,6 @@ class Ddp::Impl final : public BackwardObserver {
       ledger.stamp([](StepRecord& to, Clock::time_point time) { to.backward.begin = time; });
     group.begin_step(record.step);
     entry.step = record.step;
-    entry.loss_finite = std::exchange(micro_losses_finite, true) && entry.loss_finite;
     entry.calls = what->fingerprint;
     entry.wishes = std::exchange(wishes, 0);
     for (int i = 0; i < parameters->count(); ++i)
@@ -392,9 +401,7 @@ class Ddp::Impl final : public BackwardObserver {
   bool step_skipped = false;
   std::int64_t last_skipped_step = 0;
   std::string skip_reason;
-  // Of backwards under no_sync() since the last one that was synchronised.
-  bool micro_losses_finite = true;
-  Tensor micro_loss_sum;                      // f64, on a device.
+  Tensor micro_losses;  // Sum, f64, of the backwards under no_sync() whose gradients are still here.
   std::shared_ptr<DeviceFindings> undecided;  // Of the last backward on a device.
   double norm = 0;
   Tensor grad_squares;  // Of a device, in place of norm.

@@ -32,7 +32,7 @@ build "${targets[@]/#/fuzz_}" >&2
 number() { { grep -oE "$1 *[0-9]+" "$2" || echo 0; } | tail -n 1 | grep -oE '[0-9]+$'; }
 
 # A quarantine of freed memory, 256 MiB by default, would count as the parser's. One that fits the processor's caches
-# makes the command line, which is all small objects, 1.7 times as fast.
+# makes the command line, which is all small objects, one and a half times as fast.
 export ASAN_OPTIONS=quarantine_size_mb=1:thread_local_quarantine_size_kb=64:malloc_context_size=1
 export UBSAN_OPTIONS=print_stacktrace=1
 bad=0

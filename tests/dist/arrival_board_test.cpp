@@ -82,8 +82,7 @@ TEST_CASE("a board tells who has started, who has come and what the others do",
   REQUIRE(third->all_came_to(here));
 }
 
-TEST_CASE("a rank that a signal has stopped is named, whether it has come or not",
-          "[dist][mpi][arrivals][A26]") {
+TEST_CASE("a rank that a signal has stopped is named even if it has arrived", "[dist][mpi][arrivals][A26]") {
   const std::string name = unique_name("stopped");
   const Board board = ArrivalBoard::attach(rank_of(0, 2, 2), name);
   REQUIRE(board);

@@ -165,6 +165,25 @@ TEST_CASE("a NaN in the input of a micro-step is told when its gradients travel,
   });
 }
 
+TEST_CASE("a micro-step whose gradients were dropped tells nothing of the step",
+          "[dist][doctor][ranks][A28][error]") {
+  const bool another = GENERATE(false, true);  // Micro-step, behind the one that was dropped.
+  test::for_each_world([&](ProcessGroup& group) {
+    const auto model = test::toy_mlp();
+    Ddp ddp(model->named_parameters(), {}, group);
+    const auto good = test::toy_batch({16}, 24, group.rank(), group.size(), 1);
+    auto bad = test::toy_batch({16}, 24, group.rank(), group.size(), 1);
+    bad.inputs.data<float>()[5] = kNan;
+    {
+      const auto local = ddp.no_sync();
+      backward(test::toy_loss(*model, bad));
+      ddp.parameters().zero_grad();
+      if (another) backward(test::toy_loss(*model, good));
+    }
+    require(test::thrown_by([&] { backward(test::toy_loss(*model, good)); }).empty(), "the step counts");
+  });
+}
+
 TEST_CASE("an infinite loss ends the step though its gradients are finite",
           "[dist][doctor][ranks][A28][error]") {
   for (const NonFinite policy : {NonFinite::error, NonFinite::ignore})
