@@ -60,7 +60,7 @@ Tensor train_step(const TrainOptions& options, nn::Module& model, dist::Ddp& ddp
 // Returns the exit code.
 int train(const TrainOptions& options, const LoadedData& data, Clock::time_point program_begin,
           dist::ProcessGroup& group) {
-  const auto& [train_set, test_set, source] = data.split;
+  const data::Dataset &train_set = data.split.train, &test_set = data.split.test;
   if (options.threads > 0) set_num_threads(options.threads);
   check_same_flags(options, group);
   const std::optional<Resumed> resumed = find_resumed(options, group);

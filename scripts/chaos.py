@@ -230,7 +230,7 @@ class Campaign:
             need(not job.census(), f"left behind: {job.census()}")
             for rank in {0, 1, 2} - {victim}:
                 lines = job.errors().get(rank, [])
-                named = rf"(missing: ranks? ([^;]*, )?{victim}\b|last heard of:.*rank {victim} )"
+                named = rf"(missing: ranks? ([^;]*, )?{victim}\b|rank {victim} is stopped by a signal)"
                 need(len(lines) == 1 and re.search(named, lines[0]),
                      f"rank {rank} does not name the stuck one\n{job.story}")
             self.count("named at " + point)

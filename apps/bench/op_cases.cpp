@@ -127,20 +127,20 @@ std::vector<OpCase> batch_norm_cases(const Entry& span, DType precision) {
     int forward, backward;
   };
   std::vector<OpCase> out;
-  for (const auto& [name, then, forward, backward] :
-       {Fusion{"", {}, 2, 3}, Fusion{"_relu", {.relu = true}, 2, 3},
-        Fusion{"_add_relu", {.relu = true, .residual = residual}, 3, 5}}) {
+  for (const Fusion& fusion : {Fusion{"", {}, 2, 3}, Fusion{"_relu", {.relu = true}, 2, 3},
+                               Fusion{"_add_relu", {.relu = true, .residual = residual}, 3, 5}}) {
+    const BatchNormThen then = fusion.then;
     // Through autograd, which knows what the gradient needs of forward; that adds microseconds.
     std::vector<Variable> inputs = layer->parameters();
     inputs.push_back(x);
     if (then.residual.defined()) inputs.push_back(residual);
-    out.push_back(
-        {.op = str("batch_norm", name), .shape = text(shape), .bytes = forward * bytes, .call = [=] {
-           layer->forward(x, then);
-         }});
-    out.push_back({.op = str("batch_norm", name, "_grad"),
+    out.push_back({.op = str("batch_norm", fusion.name),
                    .shape = text(shape),
-                   .bytes = backward * bytes,
+                   .bytes = fusion.forward * bytes,
+                   .call = [=] { layer->forward(x, then); }});
+    out.push_back({.op = str("batch_norm", fusion.name, "_grad"),
+                   .shape = text(shape),
+                   .bytes = fusion.backward * bytes,
                    .call = [=, y = layer->forward(x, then)] {
                      grad(y, inputs, {.gradient = dy, .retain_graph = true});
                    }});
