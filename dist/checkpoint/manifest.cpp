@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/check.h"
+#include "core/one_line.h"
 
 namespace brigade::dist {
 namespace {
@@ -31,7 +32,7 @@ Json parse(const std::string& text) {
   try {
     return Json::parse(text, guard);
   } catch (const Json::exception& error) {
-    fail(str("manifest: not JSON: ", error.what()));
+    fail(str("manifest: not JSON: ", one_line(error.what())));
   }
 }
 
