@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Decides whether CUDA and NCCL are compiled in, says so in one line each, and sets BRIGADE_CUDA and BRIGADE_NCCL.
 # ON: something missing ends the configuration, with the variable to set. AUTO: what is missing is said, and left out.
-set(BRIGADE_WITH_CUDA AUTO CACHE STRING "AUTO, ON or OFF")
-set_property(CACHE BRIGADE_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
-set(BRIGADE_WITH_NCCL AUTO CACHE STRING "AUTO, ON or OFF")
-set_property(CACHE BRIGADE_WITH_NCCL PROPERTY STRINGS AUTO ON OFF)
+brigade_switch(BRIGADE_WITH_CUDA CUDAToolkit_ROOT cuDNN_ROOT)
+brigade_switch(BRIGADE_WITH_NCCL NCCL_ROOT)
 set(BRIGADE_CUDA_ARCHITECTURES "75;80;86;89;90;100;120" CACHE STRING
     "Compute capabilities times ten; newer devices compile the last one when they load it")
 
@@ -60,15 +58,15 @@ if(BRIGADE_CUDA)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${BRIGADE_CCACHE})
   endif()
   enable_language(CUDA)
-  message(STATUS "CUDA: ${CUDAToolkit_VERSION} in ${CUDAToolkit_TARGET_DIR}, cuDNN ${cuDNN_VERSION}, for compute "
-                 "capabilities ${BRIGADE_CUDA_ARCHITECTURES}")
+  message(STATUS "CUDA: ${CUDAToolkit_VERSION} in ${CUDAToolkit_TARGET_DIR}, cuDNN ${cuDNN_VERSION} in "
+                 "${CUDNN_LIBRARY}, for compute capabilities ${BRIGADE_CUDA_ARCHITECTURES}")
 endif()
 
 set(why "")
 if(BRIGADE_WITH_NCCL STREQUAL "OFF")
   set(why "BRIGADE_WITH_NCCL=OFF")
 elseif(NOT BRIGADE_CUDA)
-  set(why "it needs CUDA")
+  set(why "it needs CUDA (BRIGADE_WITH_CUDA)")
 else()
   find_package(NCCL QUIET)
   if(NOT NCCL_FOUND OR NCCL_VERSION VERSION_LESS 2.18)
