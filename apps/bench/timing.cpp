@@ -2,7 +2,6 @@
 // apps/bench/timing.cpp - see the header.
 #include "apps/bench/timing.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,25 +16,7 @@
 namespace brigade::apps {
 namespace {
 
-double seconds(const timeval& t) {
-  return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-}
-
-double now_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
-
 double ticks_per_second() { return static_cast<double>(sysconf(_SC_CLK_TCK)); }
-
-// Processor time of everything on this machine in seconds; negative if unknown. The first line of /proc/stat:
-// cpu user nice system idle iowait irq softirq steal guest guest_nice, where guest is part of user.
-double machine_busy_seconds() {
-  std::ifstream file("/proc/stat");
-  std::string name;
-  double ticks[8] = {};
-  file >> name;
-  for (double& t : ticks) file >> t;
-  if (!file || name != "cpu") return -1;
-  return (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6] + ticks[7]) / ticks_per_second();
-}
 
 }  // namespace
 
@@ -55,24 +36,6 @@ std::vector<double> repeat_ms(const std::function<void()>& call, const RepeatOpt
     total += times.back();
   }
   return times;
-}
-
-double own_cpu_seconds() {
-  double total = 0;
-  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
-    rusage usage{};
-    if (getrusage(who, &usage) == 0) total += seconds(usage.ru_utime) + seconds(usage.ru_stime);
-  }
-  return total;
-}
-
-LoadMeter::LoadMeter() : busy_(machine_busy_seconds()), wall_(now_seconds()), own_(own_cpu_seconds()) {}
-
-double LoadMeter::foreign_cores(double own) const {
-  const double busy = machine_busy_seconds(), wall = now_seconds() - wall_;
-  if (busy < 0 || busy_ < 0 || wall <= 0) return -1;
-  // The system counts in hundredths of a second, hence small negative results.
-  return std::max(0.0, (busy - busy_ - own) / wall);
 }
 
 double seconds_since_start() {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// apps/bench/timing.h - what benchmarks measure with: repeated calls, medians and spread, memory, and the load that
-// others put on the machine meanwhile. Read next: apps/bench/report.h.
+// apps/bench/timing.h - what benchmarks measure with: repeated calls, medians and spread, memory; with the load that
+// others put on the machine meanwhile (apps/common/load_meter.h). Read next: apps/bench/report.h.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "apps/common/load_meter.h"
 #include "apps/report/run_summary.h"
 
 namespace brigade::apps {
@@ -28,22 +29,6 @@ struct RepeatOptions {
 };
 /// Milliseconds of each counted call.
 std::vector<double> repeat_ms(const std::function<void()>& call, const RepeatOptions& options = {});
-
-/// Processor time of this process, all threads, in seconds.
-double own_cpu_seconds();
-
-/// Watches how busy others keep the cores: a busy neighbour makes two threads slower than one.
-class LoadMeter {
- public:
-  LoadMeter();
-  /// Cores that all others together kept busy on average since construction (what a hypervisor took included), given
-  /// `own` seconds of processor time of what is measured (all its processes). Negative: /proc/stat is not there.
-  double foreign_cores(double own) const;
-  double foreign_cores() const { return foreign_cores(own_cpu_seconds() - own_); }
-
- private:
-  double busy_, wall_, own_;
-};
 
 /// Seconds since this process was started by the system, to 10 ms.
 double seconds_since_start();

@@ -20,6 +20,7 @@ Finding check_clock();
 
 // core_checks.cpp
 Finding check_cores();    ///< This process's affinity and its container's quota against the machine.
+Finding check_load();     ///< Watches for 0.3 s whether others compute. Under a launcher the other ranks do.
 Finding check_threads();  ///< OMP_NUM_THREADS and its kin against those cores.
 Finding check_openmp();   ///< How many OpenMP runtimes are loaded.
 /// Where this process may run, for check_binding(): its host, a space, and a list like "0-3,8".

@@ -5,13 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
+#include <thread>
 
+#include "apps/common/load_meter.h"
 #include "apps/doctor/checks.h"
 #include "core/check.h"
 #include "core/parallel.h"
@@ -83,6 +86,18 @@ Finding check_cores() {
                    "Remove the taskset, cpuset or binding around this process, if the other cores are meant "
                    "to compute.");
   return ok("cores", line);
+}
+
+Finding check_load() {
+  const apps::LoadMeter meter;
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const double busy = meter.foreign_cores();
+  if (busy < 0) return ok("load", "the system does not tell whether others are computing");
+  const std::string line = fmt::format("others keep {:.1f} of {} busy", busy, cores_text(cores_of_machine()));
+  if (busy < 0.25) return ok("load", line);
+  return warning(
+      "load", line,
+      "Wait for them or stop them (top shows who it is): ranks wait for whichever of them gets less.");
 }
 
 Finding check_threads() {

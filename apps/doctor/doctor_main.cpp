@@ -43,6 +43,7 @@ std::vector<Finding> look_here(const Options& options, bool& joinable) {
       doctor::check_gpu(),         doctor::check_clock(),         doctor::check_cores(),
       doctor::check_threads(),     doctor::check_openmp(),        doctor::check_mpi(joinable),
       doctor::check_single_copy(), doctor::check_shared_memory(), doctor::check_disk(options.out)};
+  if (dist::launch_environment().size == 1) findings.push_back(doctor::check_load());
   // Once is enough: under a launcher the ranks of a host have other things to do with their cores.
   if (dist::launch_environment().rank == 0)
     findings.push_back(doctor::check_threads_all_reduce(options.timeout_ms()));

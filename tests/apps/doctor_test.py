@@ -11,7 +11,7 @@ from launch_test import MPICH, RANK, LaunchTest
 from program import execute, main, requires_mpi, settings
 
 CHECKS = ["processor", "amx", "onednn", "gpu", "clock", "cores", "threads", "openmp", "mpi", "single_copy", "shm",
-          "disk", "all_reduce"]
+          "disk", "load", "all_reduce"]
 
 
 class DoctorTest(LaunchTest):
@@ -90,6 +90,14 @@ class Planted(DoctorTest):
     def test_too_many_threads_are_a_warning(self):
         self.find("warning", "threads", r"OMP_NUM_THREADS=9999, but \d+ core", OMP_NUM_THREADS="9999")
         self.find("warning", "threads", "OMP_NUM_THREADS=many is no number", OMP_NUM_THREADS="many")
+
+    def test_a_busy_machine_is_a_warning(self):
+        busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+        try:
+            self.find("warning", "load", r"others keep \d+\.\d of \d+ cores? busy")
+        finally:
+            busy.kill()
+            busy.wait()
 
     def test_a_library_held_back_is_a_warning(self):
         if " avx512f " not in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"):
