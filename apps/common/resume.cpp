@@ -44,12 +44,21 @@ fs::path choose(const TrainOptions& options) {
   }
   if (options.resume == "auto") {
     const fs::path newest = newest_of(folder);
+    std::error_code ignored;
+    // Else --out would be refused as another's.
+    BRIGADE_CHECK(!newest.empty() || options.overwrite || fs::exists(folder, ignored) ||
+                      options.out.empty() || !fs::exists(fs::path(options.out) / "config.json", ignored),
+                  "--resume auto: the run in ", options.out,
+                  " saved no checkpoints (--save-every, --save-seconds): there is nothing to go on from; "
+                  "--overwrite begins it again");
     if (newest.empty())
       write_at_once(STDOUT_FILENO, str("no complete checkpoint in ", folder.string(), ": the run begins\n"));
     return newest;
   }
-  const fs::path given = options.resume;
   std::error_code ignored;
+  fs::path given = options.resume;
+  BRIGADE_CHECK(fs::is_directory(given, ignored), "--resume: there is no folder ", given.string());
+  if (fs::is_directory(given / "checkpoints", ignored)) given /= "checkpoints";  // It was an --out.
   fs::path chosen = given;
   if (!fs::exists(given / dist::kManifestFile, ignored)) {
     chosen = newest_of(given);

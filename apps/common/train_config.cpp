@@ -128,9 +128,14 @@ Values read_file(const std::string& path, const std::vector<const CLI::Option*>&
   std::istringstream file(all);
   std::string text;
   int number = 0;
-  for (std::string line; std::getline(file, line); text += line + "\n")
+  for (std::string line; std::getline(file, line); text += line + "\n") {
     if (++number; !is_closed(line))
       fail(str("line ", number, ": a quote or a bracket is not closed; got ", line));
+    // CLI11 passes over lines of one or two letters.
+    const std::string word = CLI::detail::trim_copy(line);
+    if (!word.empty() && word.size() < 3 && word.front() != '#' && word.front() != ';')
+      fail(str("line ", number, ": says nothing; got ", line));
+  }
   Values values;
   std::istringstream stream(text);
   for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {

@@ -91,7 +91,8 @@ void prepare_restart(Flags& flags, int restart, int code) {
     if (!living.lost.empty()) options.ranks = std::min(options.ranks, living.ranks);
   }
   say(str("the job ended with code ", code, "; restart ", restart, " of ", flags.max_restarts, " with ",
-          options.ranks, options.ranks == 1 ? " rank" : " ranks", ", from the newest complete checkpoint"));
+          options.ranks, options.ranks == 1 ? " rank" : " ranks",
+          ", from the newest complete checkpoint if it saved one"));
 }
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -162,6 +163,11 @@ int main(int argc, char** argv) {
       throw CLI::ValidationError(name, "no such program");
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
+  } catch (const CLI::ExtrasError&) {
+    std::fprintf(stderr,
+                 "launch: no flag of launch: %s; the program and its flags stand behind a --; see --help\n",
+                 app.remaining().front().c_str());
+    return 2;
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "launch: %s; see --help\n", error.what());
     return 2;

@@ -296,9 +296,24 @@ class Failures(CheckpointTest):
         self.refuse(1, "holds checkpoints of later steps, up to 2", *TINY, elsewhere,
                     f"--resume={self.folder_of(run, 1)}")
         self.refuse(1, "--resume: no complete checkpoint in", *TINY, f"--resume={self.folder}")
+        self.refuse(1, "--resume: there is no folder .*/nowhere$", *TINY, f"--resume={self.folder}/nowhere")
         again = self.run_program(*TINY, "--steps=1", "--save-every=1", f"--out={run.folder}", "--overwrite")
         self.assertEqual(again.code, 0, again)
         self.assertEqual(self.steps_saved(run.folder / "checkpoints"), [1])
+
+    def test_a_run_that_saved_nothing_cannot_be_resumed(self):
+        out = f"--out={self.folder / 'run'}"
+        self.assertEqual(self.run_program(*TINY, "--steps=1", out).code, 0)
+        self.refuse(1, "--resume auto: the run in .*run saved no checkpoints .*--save-every", *TINY, out,
+                    "--resume=auto")
+        again = self.run_program(*TINY, "--steps=1", out, "--resume=auto", "--overwrite")
+        self.assertEqual(again.code, 0, again)
+
+    def test_the_folder_of_a_run_is_as_good_as_that_of_its_checkpoints(self):
+        run = self.train("--steps=2", "--save-every=1")
+        again = self.run_program(*TINY, "--steps=3", f"--resume={run.folder}", f"--out={self.folder / 'again'}")
+        self.assertEqual(again.code, 0, again)
+        self.assertIn("behind step 2", again.out)
 
     def test_flags_by_which_other_tensors_are_kept_are_refused_by_name(self):
         run = self.train("--steps=2", "--save-every=1", "--optimizer=sgd")

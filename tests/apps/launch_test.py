@@ -135,7 +135,9 @@ class Words(LaunchTest):
 
     def test_usage_errors_exit_2(self):
         for arguments, what in (((), "--ranks"), (("-n", 0, "--", "true"), "--ranks"),
-                                (("-n", 2, "true"), "true.* behind a --"), (("-n", 2), "program"),
+                                (("-n", 2, "true"), "true.* behind a --"),
+                                (("-n", 2, "true", "--data", "D"), "flag of launch: --data; .* behind a --"),
+                                (("-n", 2), "program"),
                                 (("-n", 2, "--"), "program"), (("-n", 2, "--", "no-such"), "no-such"),
                                 (("-n", 2, "--no-such", "--", "true"), "--no-such"),
                                 (("-n", 2, "--hosts=a", "--hostfile=b", "--", "true"), "excludes"),
