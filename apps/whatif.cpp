@@ -56,11 +56,13 @@ Json describe_record(const Flags& flags, const telemetry::Profile& record, const
   out.line(fmt::format("record     {}: {}, {} rank{} x {} thread{}, {} {}, {} images a rank, {} steps",
                        flags.record, record.model, s.ranks, s.ranks == 1 ? "" : "s", record.threads,
                        record.threads == 1 ? "" : "s", record.strategy, record.plan, s.images, s.steps));
-  out.line(fmt::format(
-      "           step {:.2f} ms: {:.2f} before backward, {:.2f} backward, {:.2f} after, {:.2f} exposed;"
-      " spread {:.1f} %, {:.0f} us overhead a collective",
-      ms(s.step_s), ms(s.before_s), ms(s.backward_s), ms(s.after_s), ms(s.exposed_s), 100 * s.spread,
-      1e6 * dist::overhead_s(s)));
+  out.line(
+      fmt::format("           step {:.2f} ms: {:.2f} before backward, {:.2f} backward, {:.2f} after, {:.2f} "
+                  "exposed, {:.2f} other;"
+                  " spread {:.1f} %, {:.0f} us overhead a collective",
+                  ms(s.step_s), ms(s.before_s), ms(s.backward_s), ms(s.after_s), ms(s.exposed_s),
+                  ms(std::max(0.0, s.step_s - s.before_s - s.backward_s - s.after_s - s.exposed_s)),
+                  100 * s.spread, 1e6 * dist::overhead_s(s)));
   for (const char* text : kAssumptions)
     out.line(fmt::format("{:<10} {}", text == kAssumptions[0] ? "assumed" : "", text));
   if (record.load() > 1 && flags.questions.cores == 0)

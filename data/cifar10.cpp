@@ -66,7 +66,7 @@ std::int64_t check_file(const fs::path& path, const Layout& layout, std::int64_t
   std::error_code failure;
   BRIGADE_CHECK(fs::status(path, failure).type() != fs::file_type::not_found, "cifar: missing file ",
                 path.string(), "; ", layout.title, " binary consists of ", expected_files(layout),
-                " in that folder");
+                " in that folder; scripts/get_cifar10.sh gets them, with --from out of an archive");
   const std::int64_t bytes = RegularFile(path, str("cifar: ", path.string(), ": ")).bytes();
 
   const std::int64_t record = layout.record_bytes();

@@ -43,7 +43,8 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   BRIGADE_CHECK(options.batch_size >= 1, "sampler: batch_size must be at least 1; got ", options.batch_size);
   // Divide instead of multiplying: ranks x batch might not fit 64 bits.
   steps_ = options.samples / options.batch_size / options.size;
-  BRIGADE_CHECK(steps_ >= 1, "sampler: one global batch needs ranks * batch_size samples; got ",
+  BRIGADE_CHECK(steps_ >= 1,
+                "sampler: one global batch needs ranks * batch_size samples; take fewer or give more; got ",
                 options.samples, " samples, ", options.size, " ranks, batch_size ", options.batch_size);
 }
 

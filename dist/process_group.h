@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // dist/process_group.h - the only door through which ranks talk to each other: checks, a queue, and time
-// stamps in front of a Transport. Read before: dist/transport.h, dist/work.h. Read next: dist/grad_sync.h.
+// stamps in front of a Transport. Read before: dist/transport.h, dist/work.h. Read next: dist/algorithms/ring.cpp.
 #pragma once
 
 #include <atomic>

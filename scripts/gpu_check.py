@@ -209,7 +209,7 @@ class Check:
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/gpu_check.sh")
+    parser = argparse.ArgumentParser(prog="scripts/gpu_check.sh", usage="%(prog)s [OPTIONS]; see --help")
     parser.add_argument("--root", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--build", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu_check.json"))
@@ -226,9 +226,11 @@ def main():
         sys.exit(f"gpu_check: unknown part {unknown[0]}; choose from {', '.join(parts)}")
     gpus = check.machine()
     print(f"GPUs: {gpus or 'none'}; nvcc: {check.result['nvcc']}; torch: {check.result['torch']}")
-    check.save()
     if not gpus and not a.emulated:
-        print(f"gpu_check: no GPU is here; nothing was checked; see {a.out}", file=sys.stderr)
+        check.result["error"] = "nvidia-smi finds no GPU (or is not there); --emulated tries this script without one"
+    check.save()
+    if "error" in check.result:
+        print(f"gpu_check: {check.result['error']}; nothing was checked; see {a.out}", file=sys.stderr)
         return 1
     for name, function in parts.items():
         if a.only is None or name in a.only:

@@ -87,9 +87,10 @@ build() {
   # ccache hits across clones and through the tests' precompiled header; harmless without ccache.
   export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$ROOT} CCACHE_NOHASHDIR=1
   export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
-  local options=()
+  local options
+  read -ra options <<<"${CMAKE_ARGS:-}"
   mkdir -p "$BUILD" || die "cannot create $BUILD"
-  [[ -f $BUILD/CMakeCache.txt ]] || options=(-G Ninja -DCMAKE_BUILD_TYPE=Release)
+  [[ -f $BUILD/CMakeCache.txt ]] || options+=(-G Ninja -DCMAKE_BUILD_TYPE=Release)
   cmake -S "$ROOT" -B "$BUILD" "${options[@]}" >"$BUILD/configure.log" 2>&1 ||
     { cat "$BUILD/configure.log" >&2 && die "cmake failed"; }
   cmake --build "$BUILD" --parallel "${JOBS:-$(nproc)}" ${1:+--target "$@"}

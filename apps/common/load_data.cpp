@@ -42,8 +42,10 @@ LoadedData load_data(const TrainOptions& options) {
   for (const std::string& place : found.looked_at) places += str(places.empty() ? "" : ", ", place);
   BRIGADE_CHECK(!options.cifar100, "no CIFAR-100 found; looked at ", places, "; use --data DIR");
   data::Split split = synthetic(options, 50'000);
-  const std::string note = str("no CIFAR-10 found (looked at ", places,
-                               "; get it with scripts/get_cifar10.sh): using ", data::describe(split));
+  const std::string note =
+      str("no CIFAR-10 found (looked at ", places,
+          "; get it with scripts/get_cifar10.sh, without a network with its --from ARCHIVE): using ",
+          data::describe(split));
   return {std::move(split), note};
 }
 

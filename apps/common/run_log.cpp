@@ -322,7 +322,7 @@ std::string RunLog::report() {
   const fs::path& folder = files_->directory();
   try {
     brigade::report::write_report(folder, folder / "report.html");
-    return str("advice: ",
+    return str("advice (from medians): ",
                brigade::report::advice(brigade::report::summarize(brigade::report::read_run(folder))));
   } catch (const std::exception& error) {
     return str("no report.html: ", error.what());

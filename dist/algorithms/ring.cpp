@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // dist/algorithms/ring.cpp - the bucket brigade: ranks stand in a ring, and slices are passed to the right.
 // See P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009).
-// Read before: dist/transport.h, dist/algorithms/algorithms.h. Read next: dist/ledger.h.
+// Read before: dist/transport.h, dist/algorithms/algorithms.h. Read next: dist/bucket_plan.h.
 #include "dist/algorithms/algorithms.h"
 #include "dist/reduce_buffers.h"
 

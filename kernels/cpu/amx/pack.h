@@ -2,7 +2,7 @@
 // kernels/cpu/amx/pack.h - from memory to tiles. Everything is packed from blocks of 32 x 32 values: 32 rows that lie
 // anywhere (images at one pixel, or filters), 32 values each (channels), of bf16 or of f32 split into parts. A block
 // makes two tiles a part, 2 KiB; rows and values beyond the edge are zeros.
-// Included by kernels/cpu/amx/*.cpp only. Read before: tiles.h. Read next: conv.cpp.
+// Included by kernels/cpu/amx/*.cpp only. Read before: tiles.h. Read next: conv_pixels.cpp.
 #pragma once
 
 #include <vector>
