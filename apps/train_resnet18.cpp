@@ -68,7 +68,6 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
                                     resumed ? &resumed->position : nullptr);
   if (resumed) say_if_over(course, group.rank());  // What comes behind the last step may be missing still.
   const auto begin = resumed ? program_begin - resumed->before() : program_begin;
-  const auto files = open_run_files(options, group.rank(), begin, lines_to_keep(options, resumed));
 
   const auto model = make_model(options, train_set.classes);
   model->to(group.device());
@@ -84,11 +83,13 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
 
   LateChecks checks(group.device());
   StepRunner runner(options, train_set, course, ddp, *optimizer, checks);
+  // Not before all of the above is well: an earlier run's files may have to go.
+  const auto files = open_run_files(options, group.rank(), begin, lines_to_keep(options, resumed));
   RunLog log(options, {data.note, nn::count_parameters(*model), num_threads(), course}, ddp, files.get(),
              begin);
   StepReports reports(options, course, ddp, loss_scale.get(), log);
-  TrainState state(options, {*model, ddp, *optimizer, ema.get(), loss_scale.get()}, course, resumed, begin,
-                   log);
+  TrainState state(options, {*model, ddp, *optimizer, ema.get(), loss_scale.get(), data.split}, course,
+                   resumed, begin, log);
 
   std::optional<double> accuracy;  // Of the model as it is.
   const auto evaluate_now = [&](const SamplerPosition& now) {

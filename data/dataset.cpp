@@ -4,12 +4,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+
+#include "core/checksum.h"
 
 namespace brigade::data {
 
 std::string describe(const Split& split) {
   return str(split.source, ": ", split.train.size(), " training and ", split.test.size(), " test images, ",
              split.train.classes, " classes");
+}
+
+std::string labels_checksum(const Dataset& set) {
+  Checksum128 sum;
+  sum.update(std::as_bytes(std::span(set.labels)));
+  return sum.hex();
 }
 
 void check_dataset(std::string_view op, const Dataset& set) {

@@ -44,6 +44,9 @@ struct Split {
 /// "CIFAR-10 from DIR: 50000 training and 10000 test images, 10 classes": the line a program prints.
 std::string describe(const Split& split);
 
+/// XXH3-128 of the labels in order, in hex: tells one set from another.
+std::string labels_checksum(const Dataset& set);
+
 /// Throws Error naming `op` unless `set` has at least one image, as many labels, and the documented layout.
 void check_dataset(std::string_view op, const Dataset& set);
 

@@ -8,6 +8,7 @@
 #include "apps/common/machine_text.h"
 #include "apps/common/run_main.h"
 #include "apps/common/train_state.h"
+#include "core/one_line.h"
 #include "core/parallel.h"
 #include "core/runtime.h"
 
@@ -34,12 +35,9 @@ fs::path choose(const TrainOptions& options) {
   };
   const auto steps = dist::listed_checkpoints(folder);
   if (options.resume.empty()) {
-    if (options.overwrite)
-      for (const std::int64_t step : steps) dist::remove_checkpoint(folder, step);
-    else
-      BRIGADE_CHECK(steps.empty(), "checkpoint: ", folder.string(),
-                    " holds checkpoints of an earlier run; --resume "
-                    "auto goes on from them, --overwrite removes them, or choose another --checkpoint-dir");
+    BRIGADE_CHECK(options.overwrite || steps.empty(), "checkpoint: ", folder.string(),
+                  " holds checkpoints of an earlier run; --resume "
+                  "auto goes on from them, --overwrite removes them, or choose another --checkpoint-dir");
     return {};
   }
   if (options.resume == "auto") {
@@ -58,6 +56,7 @@ fs::path choose(const TrainOptions& options) {
   std::error_code ignored;
   fs::path given = options.resume;
   BRIGADE_CHECK(fs::is_directory(given, ignored), "--resume: there is no folder ", given.string());
+  given = fs::canonical(given);  // A slash at the end is no part of a name.
   if (fs::is_directory(given / "checkpoints", ignored)) given /= "checkpoints";  // It was an --out.
   fs::path chosen = given;
   if (!fs::exists(given / dist::kManifestFile, ignored)) {
@@ -89,6 +88,9 @@ Resumed read_run(dist::Checkpoint checkpoint) {
   try {
     const Json run = Json::parse(resumed.checkpoint.manifest.run);
     const Json& sampler = run.at("sampler");
+    for (const auto& [name, value] : sampler.items())
+      BRIGADE_CHECK(value.is_number_integer(), resumed.checkpoint.directory.string(), ": the sampler's ",
+                    one_line(name), " is no whole number");
     resumed.position = {.step = resumed.checkpoint.manifest.step,
                         .epoch = sampler.at("epoch"),
                         .sample = sampler.at("sample"),
@@ -103,9 +105,11 @@ Resumed read_run(dist::Checkpoint checkpoint) {
     fail(str(resumed.checkpoint.directory.string(), ": the manifest is of another program: ", error.what()));
   }
   const SamplerPosition& p = resumed.position;
-  BRIGADE_CHECK(
-      p.epoch >= 0 && p.sample >= 0 && p.global_batch > 0 && p.accumulate > 0 && p.sample <= p.samples,
-      resumed.checkpoint.directory.string(), ": the sampler's position makes no sense");
+  constexpr std::int64_t kMost = 1'000'000'000;  // As --steps and --epochs.
+  const bool likely = p.step <= kMost && p.epoch >= 0 && p.epoch <= kMost && p.sample >= 0 &&
+                      p.sample <= p.samples && p.global_batch > 0 && p.accumulate > 0 &&
+                      p.accumulate <= kMost && resumed.seconds >= 0 && resumed.seconds < 1e12;
+  BRIGADE_CHECK(likely, resumed.checkpoint.directory.string(), ": the sampler's position makes no sense");
   return resumed;
 }
 
@@ -132,7 +136,22 @@ std::optional<Resumed> find_resumed(const TrainOptions& options, dist::ProcessGr
   BRIGADE_CHECK(heard["error"].get<std::string>().empty(), heard["error"].get<std::string>());
   const std::string directory = heard["directory"];
   if (directory.empty()) return std::nullopt;
-  return read_run({directory, dist::manifest_from_json(heard["manifest"])});
+  Resumed resumed = read_run({directory, dist::manifest_from_json(heard["manifest"])});
+  resumed.check_state_fits(options, group.size());  // Before anything of the run is touched.
+  return resumed;
+}
+
+void remove_overwritten(const TrainOptions& options) {
+  const fs::path folder = !options.checkpoint_folder().empty() ? fs::path(options.checkpoint_folder())
+                          : !options.out.empty()               ? fs::path(options.out) / "checkpoints"
+                                                               : fs::path();
+  std::error_code ignored;
+  if (!options.overwrite || !fs::is_directory(folder, ignored)) return;
+  const DirectoryClaim claim(folder);
+  BRIGADE_CHECK(!claim.refused(), "checkpoint: another run writes to ", folder.string());
+  for (const std::int64_t step : dist::listed_checkpoints(folder))
+    if (fs::exists(folder / dist::checkpoint_name(step) / dist::kManifestFile, ignored))  // It is one.
+      dist::remove_checkpoint(folder, step);
 }
 
 std::optional<std::int64_t> lines_to_keep(const TrainOptions& options,
@@ -192,6 +211,10 @@ void TrainState::say_what_differs(const Resumed& resumed) const {
   compare("threads", run.value("threads", 0), num_threads());
   compare("processor", run.value("processor", ""), processor_text());
   compare("device", run.value("device", device_name({})), device_name(group_.device()));
+  const Json data = run.value("data", Json());
+  if (data.is_object() && data.value("labels", "") != data::labels_checksum(parts_.data.train))
+    differs += str(differs.empty() ? "" : ", ", "training images ", data.value("source", ""), " -> ",
+                   parts_.data.source);
   const Json before = Json::parse(resumed.flags), now = Json::parse(options_.to_json());
   for (const auto& [flag, value] : before.items()) {
     static constexpr std::string_view kFree[] = {

@@ -28,9 +28,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // Hours of training should not end at a mistyped path.
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
+
 void check_can_save(const char* flag, const fs::path& path) {
   std::error_code ignored;
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const fs::path folder = folder_of(path);
   BRIGADE_CHECK(fs::is_directory(folder, ignored), flag, ": cannot write ", path.string(), "; ",
                 folder.string(), " is no directory");
   BRIGADE_CHECK(!fs::is_directory(path, ignored), flag, ": cannot write ", path.string(),
@@ -73,15 +75,22 @@ std::unique_ptr<telemetry::RunFiles> open_run_files(const TrainOptions& options,
                                                     Clock::time_point begin,
                                                     std::optional<std::int64_t> resumed_step) {
   if (rank != 0) return nullptr;
+  const auto check_places = [&](bool all) {
+    for (const auto& [flag, path] :
+         {std::pair{"--save", options.save}, std::pair{"--save-plan", options.save_plan}})
+      if (!path.empty() && (all || fs::exists(folder_of(path)))) check_can_save(flag, path);
+  };
+  BRIGADE_CHECK(options.save.empty() || !fs::exists(options.save) || fs::is_regular_file(options.save) ||
+                    fs::is_directory(options.save),
+                "--save: cannot write ", options.save, "; it is there, and is no regular file");
+  check_places(false);  // Before --out loses what was there …
   std::unique_ptr<telemetry::RunFiles> files;
   if (!options.out.empty())
     files = std::make_unique<telemetry::RunFiles>(telemetry::RunFilesOptions{.directory = options.out,
                                                                              .overwrite = options.overwrite,
                                                                              .begin = begin,
                                                                              .go_on_after = resumed_step});
-  // Afterwards: the place may be the directory of --out.
-  if (!options.save.empty()) check_can_save("--save", options.save);
-  if (!options.save_plan.empty()) check_can_save("--save-plan", options.save_plan);
+  check_places(true);  // … and when it is there: the place may be in it.
   return files;
 }
 

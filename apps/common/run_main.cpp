@@ -2,6 +2,7 @@
 // apps/common/run_main.cpp - errors become one line and an exit code.
 #include "apps/common/run_main.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -65,6 +67,13 @@ std::string usage_line(const std::string& text, const dist::JobWatch* watch) {
   return str("[rank ", job.rank, "/", job.size, "] ", text, "\n");
 }
 
+// Who starts us may have closed 0, 1 or 2: the next file opened, a checkpoint perhaps, would get that number, and all
+// that is printed.
+void occupy_standard_descriptors() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
+    if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != descriptor) _exit(1);
+}
+
 // Every rank says which faults happen to it; the seed is the same for all of them only if it was given.
 void arm_faults_of_environment() {
   const char* const wanted = std::getenv("BRIGADE_FAULT");
@@ -98,6 +107,8 @@ void write_at_once(int descriptor, std::string_view text) {
 void end_with_error(const std::string& message) { end(1, line_of(message), split_rank(message).second); }
 
 int run_main(const std::function<void()>& body) {
+  occupy_standard_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);  // A limit on the size of files is an error as a full disk is (EFBIG).
   const auto watch = dist::watch_job(end_with_error);
   watch_of_process = watch.get();
   try {

@@ -47,12 +47,17 @@ TrainState::TrainState(const TrainOptions& options, const TrainParts& parts, con
   state_.generator = &default_generator();
 
   if (resumed) {
-    resumed->check_state_fits(options, group_.size());
     dist::load_checkpoint(resumed->checkpoint, state_, group_.rank(), group_.size());
     best_ = resumed->best;
     saved_step_ = course.first;
-    say_what_differs(*resumed);
+    try {
+      say_what_differs(*resumed);
+    } catch (const Json::exception& error) {
+      fail(str(resumed->checkpoint.directory.string(),
+               ": the manifest is of another program: ", error.what()));
+    }
   }
+  if (!resumed && group_.rank() == 0) remove_overwritten(options);
   if (options.checkpoint_folder().empty()) return;
   writer_ = std::make_unique<dist::CheckpointWriter>(
       group_,
@@ -85,30 +90,32 @@ void TrainState::check_space() const {
 dist::Manifest TrainState::manifest(const Done& done) const {
   const SamplerPosition& p = done.position;
   const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-  const Json run{{"sampler",
-                  {{"step", p.step},
-                   {"epoch", p.epoch},
-                   {"sample", p.sample},
-                   {"global_batch", p.global_batch},
-                   {"accumulate", p.accumulate},
-                   {"samples", p.samples},
-                   {"seed", options_.seed}}},
-                 {"schedule",
-                  {{"name", options_.schedule},
-                   {"peak", options_.lr},
-                   {"step", course_.schedule_index(p.step + 1)},
-                   {"total_steps", course_.schedule_steps}}},
-                 {"ema", parts_.ema != nullptr ? Json(options_.ema) : Json()},
-                 {"seconds", seconds},
-                 {"best", best_},
-                 {"evaluation_due", done.evaluation_due},
-                 {"threads", num_threads()},
-                 {"processor", processor_text()},
-                 {"backend", group_.backend()},
-                 {"device", device_name(group_.device())},
-                 {"libraries", library_versions()},
-                 {"command", options_.command},
-                 {"flags", Json::parse(options_.to_json())}};
+  const Json run{
+      {"sampler",
+       {{"step", p.step},
+        {"epoch", p.epoch},
+        {"sample", p.sample},
+        {"global_batch", p.global_batch},
+        {"accumulate", p.accumulate},
+        {"samples", p.samples},
+        {"seed", options_.seed}}},
+      {"schedule",
+       {{"name", options_.schedule},
+        {"peak", options_.lr},
+        {"step", course_.schedule_index(p.step + 1)},
+        {"total_steps", course_.schedule_steps}}},
+      {"ema", parts_.ema != nullptr ? Json(options_.ema) : Json()},
+      {"data", {{"source", parts_.data.source}, {"labels", data::labels_checksum(parts_.data.train)}}},
+      {"seconds", seconds},
+      {"best", best_},
+      {"evaluation_due", done.evaluation_due},
+      {"threads", num_threads()},
+      {"processor", processor_text()},
+      {"backend", group_.backend()},
+      {"device", device_name(group_.device())},
+      {"libraries", library_versions()},
+      {"command", options_.command},
+      {"flags", Json::parse(options_.to_json())}};
   return {.score = done.accuracy,
           .bucket_plan = dist::plan_to_json(parts_.ddp.plan(), parts_.ddp.parameter_infos()),
           .run = run.dump(-1, ' ', false, Json::error_handler_t::replace)};

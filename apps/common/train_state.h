@@ -9,6 +9,7 @@
 
 #include "apps/common/course.h"
 #include "apps/common/run_log.h"
+#include "data/dataset.h"
 #include "dist/checkpoint/checkpoint_writer.h"
 #include "nn/module.h"
 #include "nn/optim/loss_scale.h"
@@ -37,6 +38,10 @@ struct Resumed {
 /// nothing to go on from though DIR was given, or where a run that begins would overwrite checkpoints.
 std::optional<Resumed> find_resumed(const TrainOptions& options, dist::ProcessGroup& group);
 
+/// With --overwrite: checkpoints of an earlier run, in --checkpoint-dir or --out. Of rank 0, when nothing can be wrong
+/// with the run any more. Throws Error.
+void remove_overwritten(const TrainOptions& options);
+
 /// Up to which step the files of --out belong to this run: nothing where they are another's, or there are none.
 std::optional<std::int64_t> lines_to_keep(const TrainOptions& options, const std::optional<Resumed>& resumed);
 
@@ -50,6 +55,7 @@ struct TrainParts {
   optim::Optimizer& optimizer;
   optim::Ema* ema;               ///< nullptr: none.
   optim::LossScale* loss_scale;  ///< nullptr: none.
+  const data::Split& data;
 };
 
 /// Loads what the run goes on from, and saves from then on. All ranks make the same calls in the same order.

@@ -69,6 +69,14 @@ Manifest read_manifest(const fs::path& directory) {
   return manifest_from_json(text);
 }
 
+// What the name of the directory says must be so.
+Checkpoint open_named(const fs::path& directory, std::int64_t step) {
+  Checkpoint found = open_checkpoint(directory);
+  BRIGADE_CHECK(found.manifest.step == step, directory.string(), ": the manifest is of step ",
+                found.manifest.step);
+  return found;
+}
+
 }  // namespace
 
 std::string checkpoint_name(std::int64_t step) { return fmt::format("step_{:06}", step); }
@@ -98,12 +106,9 @@ FoundCheckpoints find_newest_checkpoint(const fs::path& folder) {
   FoundCheckpoints found;
   for (const std::int64_t step : listed_checkpoints(folder)) {
     try {
-      found.newest = open_checkpoint(folder / checkpoint_name(step));
-      BRIGADE_CHECK(found.newest->manifest.step == step, found.newest->directory.string(),
-                    ": the manifest is of step ", found.newest->manifest.step);
+      found.newest = open_named(folder / checkpoint_name(step), step);
       return found;
     } catch (const Error& error) {
-      found.newest.reset();
       found.skipped.push_back(error.what());
     }
   }
@@ -137,18 +142,22 @@ void remove_checkpoint(const fs::path& folder, std::int64_t step, FileSystem& fi
   BRIGADE_CHECK(!error, "remove an old checkpoint: cannot remove ", nameless.string(), ": ", error.message());
 }
 
-void prune_checkpoints(const fs::path& folder, int keep_last, FileSystem& files) {
+void prune_checkpoints(const fs::path& folder, int keep_last, std::set<std::int64_t>& sound,
+                       FileSystem& files) {
   struct Old {
     std::int64_t step;
     std::optional<double> score;
   };
-  std::vector<Old>
-      complete;  // Those that are not are left for people to look at: they are said at each start.
+  std::vector<Old> complete;
   for (const std::int64_t step : listed_checkpoints(folder)) {
+    const fs::path directory = folder / checkpoint_name(step);
     try {
-      complete.push_back({step, read_manifest(folder / checkpoint_name(step)).score});
+      const Manifest manifest =
+          sound.contains(step) ? read_manifest(directory) : open_named(directory, step).manifest;
+      complete.push_back({step, manifest.score});
+      sound.insert(step);
     } catch (const Error&) {
-      continue;
+      continue;  // Said at each start.
     }
   }
   // Of equal scores the newest, which stands first.

@@ -12,6 +12,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,9 +50,12 @@ std::vector<std::int64_t> listed_checkpoints(const std::filesystem::path& folder
 /// Removes what programs that were killed have left, and returns the names. Only for who has claimed the folder.
 std::vector<std::string> remove_leftovers(const std::filesystem::path& folder);
 
-/// Removes complete checkpoints but the `keep_last` of the highest steps and the one of the best score. A directory
-/// loses its name first: one that is half removed is never taken for a checkpoint. Throws Error.
-void prune_checkpoints(const std::filesystem::path& folder, int keep_last, FileSystem& files = file_system());
+/// Removes sound checkpoints but the `keep_last` of the highest steps and the one of the best score. Those that
+/// open_checkpoint() refuses are no reason to remove others, and stay for people to look at. `sound`: steps that need
+/// not be read any more, as they were written here or read before; those read now are added. A directory loses its name
+/// first: one that is half removed is never taken for a checkpoint. Throws Error.
+void prune_checkpoints(const std::filesystem::path& folder, int keep_last, std::set<std::int64_t>& sound,
+                       FileSystem& files = file_system());
 /// Removes one; nothing if it is not there.
 void remove_checkpoint(const std::filesystem::path& folder, std::int64_t step,
                        FileSystem& files = file_system());

@@ -257,7 +257,8 @@ void CheckpointWriter::commit() {
                       *options_.files);  // A broken one: see refuse_later_checkpoints().
     rename_durably(s.partial, options_.folder / name, kWho, *options_.files);
     write_durably(options_.folder / "latest", name + "\n", kWho, *options_.files);
-    prune_checkpoints(options_.folder, options_.keep_last, *options_.files);
+    sound_.insert(s.step);
+    prune_checkpoints(options_.folder, options_.keep_last, sound_, *options_.files);
   });
   stream_->submit([save = save_] { save->seconds = seconds_since(save->begin); });
   save_->written = stream_->record();

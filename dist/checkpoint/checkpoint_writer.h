@@ -13,6 +13,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "core/directory_claim.h"
@@ -78,6 +79,7 @@ class CheckpointWriter {
   DirectoryClaim claim_;
   std::shared_ptr<Save> save_;
   bool committed_ = false;
+  std::set<std::int64_t> sound_;    // On the stream's thread: see prune_checkpoints().
   std::unique_ptr<Stream> stream_;  // Last: its thread uses the above.
 };
 

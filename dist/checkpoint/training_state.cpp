@@ -30,13 +30,15 @@ std::int64_t checkpoint_bytes(const TrainingState& state, int ranks) {
 void load_checkpoint(const Checkpoint& checkpoint, const TrainingState& state, int rank, int size) {
   const Manifest& manifest = checkpoint.manifest;
   NamedTensors own, given;
-  const auto expect = [&](const std::string& file, const std::string& prefix, const NamedTensors& targets) {
-    append(own, prefix, targets);
-    append(given, prefix, map_safetensors(checkpoint.directory / file).tensors);
-  };
-  const auto holds = [&](const char* name) {
+  const auto holds = [&](const std::string& name) {
     return std::any_of(manifest.files.begin(), manifest.files.end(),
                        [&](const CheckpointFile& file) { return file.name == name; });
+  };
+  const auto expect = [&](const std::string& file, const std::string& prefix, const NamedTensors& targets) {
+    BRIGADE_CHECK(holds(file), "checkpoint ", checkpoint.directory.string(), ": the manifest does not list ",
+                  file, ", so that nobody knows whether it is right");
+    append(own, prefix, targets);
+    append(given, prefix, map_safetensors(checkpoint.directory / file).tensors);
   };
   expect(kModelFile, "model ", state.model);
   expect(kOptimizerFile, "optimizer ", state.optimizer->state());
