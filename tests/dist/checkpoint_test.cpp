@@ -232,6 +232,12 @@ TEST_CASE("loading lists all missing, unexpected and mismatched tensors of all f
       test::require_contains(text, part);
     require(other.fingerprint() == before, "nothing was changed");
 
+    // Not listed, so that no checksum speaks for it.
+    Checkpoint unlisted = checkpoint;
+    unlisted.manifest.files.clear();
+    test::require_contains(test::thrown_by([&] { run.load(unlisted); }),
+                           "the manifest does not list model.safetensors");
+
     // Of another shape.
     save_safetensors(checkpoint.directory / kModelFile, {{"0.weight", Tensor::zeros({2})}});
     const std::string mismatch = test::thrown_by([&] { run.load(checkpoint); });
