@@ -108,6 +108,7 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
     const auto step_begin = Clock::now();
     set_fault_step(step);
     if (interrupt_signal() != 0) ddp.propose(dist::Decision::stop);  // The others learn it in this step.
+    if (interrupt_signal() == SIGINT) ddp.propose(dist::Decision::interrupted);
     state.before_step();
     optimizer->set_lr(schedule(course.schedule_index(step)));
     const Tensor loss = runner.run(step, state, log, [&](const auto& next, const auto& update) {
@@ -121,7 +122,7 @@ int train(const TrainOptions& options, const LoadedData& data, Clock::time_point
     accuracy.reset();
     if (evaluates && !stops) over = evaluate_now(position);
     state.after_step({position, accuracy, stops && evaluates, stops || over});
-    if (stops) stopped_by = interrupt_signal() != 0 ? interrupt_signal() : SIGTERM;  // Another rank's.
+    if (stops) stopped_by = ddp.agreed(dist::Decision::interrupted) ? SIGINT : SIGTERM;
   }
   reports.settle();
   checks.judge();

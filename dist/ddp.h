@@ -52,7 +52,8 @@ enum class NonFinite : std::uint8_t { error, skip, ignore };
 
 /// What one rank may want and all ranks then do together: see Ddp::propose().
 /// saving is no wish but word that this rank's files are still being written: dist/checkpoint/checkpoint_writer.h.
-enum class Decision : std::uint64_t { stop = 1, save = 2, gather_ledger = 4, saving = 8 };
+/// interrupted goes with stop: the reason was SIGINT.
+enum class Decision : std::uint64_t { stop = 1, save = 2, gather_ledger = 4, saving = 8, interrupted = 16 };
 
 struct DdpOptions {
   std::string strategy = "bucketed";

@@ -210,6 +210,8 @@ void TrainState::say_what_differs(const Resumed& resumed) const {
   compare("ranks", resumed.checkpoint.manifest.world_size, group_.size());
   compare("threads", run.value("threads", 0), num_threads());
   compare("processor", run.value("processor", ""), processor_text());
+  if (group_.size() > 2)
+    compare("backend", run.value("backend", ""), group_.backend());  // Two have one order of sums.
   compare("device", run.value("device", device_name({})), device_name(group_.device()));
   const Json data = run.value("data", Json());
   if (data.is_object() && data.value("labels", "") != data::labels_checksum(parts_.data.train))

@@ -19,6 +19,7 @@ struct Raw {
   std::string trace_steps;
   std::string config, completion;
   bool print_config = false;
+  bool started_again = false;  // --resume comes from launch --max-restarts, by way of $BRIGADE_RESUME.
   bool no_augment = false, no_shuffle = false, no_norm_decay = false;
 };
 

@@ -126,6 +126,8 @@ void finish(Raw& raw, const CLI::App& app) {
     static_cast<void>(o.ddp());
     static_cast<void>(o.launch());
   });
+  // What saves nothing begins again.
+  if (raw.started_again && o.resume == "auto" && o.checkpoint_folder().empty()) o.resume.clear();
   require_usage(
       (o.save_every == 0 && o.save_seconds == 0 && o.resume != "auto") || !o.checkpoint_folder().empty(),
       "--save-every, --save-seconds and --resume auto: need --out or --checkpoint-dir, where "
@@ -359,6 +361,8 @@ TrainOptions parse_train_options(int argc, char** argv) {
     // CLI11 wants the last one first.
     app.parse(std::vector<std::string>(settings.arguments.rbegin(), settings.arguments.rend()));
     if (!raw.completion.empty()) throw EarlyExit{0, bash_completion(app)};
+    raw.started_again = settings.sources.contains("--resume") &&
+                        settings.sources["--resume"].find("BRIGADE_RESUME") != std::string::npos;
     finish(raw, app);
     if (raw.print_config) throw EarlyExit{0, config_text(app, settings)};
   } catch (const CLI::CallForHelp&) {

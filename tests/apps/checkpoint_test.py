@@ -327,6 +327,8 @@ class Failures(CheckpointTest):
     def test_flags_that_do_not_go_together(self):
         self.refuse(2, "need --out or --checkpoint-dir", *TINY, "--save-every=5")
         self.refuse(2, "need --out or --checkpoint-dir", *TINY, "--resume=auto")
+        # As launch --max-restarts says it to whatever it starts again.
+        self.assertEqual(self.run_program(*TINY, "--steps=1", BRIGADE_RESUME="auto").code, 0)
         self.refuse(2, "must be another directory", *TINY, f"--out={self.folder}", f"--checkpoint-dir={self.folder}/")
 
     def test_auto_begins_where_there_is_nothing_yet(self):

@@ -123,7 +123,7 @@ class Mistakes(ConfigTest):
         self.bad("--config .*: line 2: a quote or a bracket is not closed; got net = \"1gbit,1us",
                  'epochs = 2\nnet = "1gbit,1us')
         self.bad("--config .*: line 1: a quote or a bracket is not closed", "bucket-mb = [1, 2")
-        self.bad("--config .*: line 2: says nothing; got  lr$", "epochs = 2\n lr\n")
+        self.bad("--config .*: line 2: says nothing; got  lr;", "epochs = 2\n lr\n")
         self.bad("--config .*: out: takes one value.*quotes", "out = a b")
         self.bad("--lr: needs a value; got an empty one", "lr =\nmodel = mlp")
         self.bad("--config .*: lr: set twice", "lr = 1\nseed = 2\nlr = 1")
