@@ -27,9 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Hours of training should not end at a mistyped path.
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
 
+// Hours of training should not end at a mistyped path.
 void check_can_save(const char* flag, const fs::path& path) {
   std::error_code ignored;
   const fs::path folder = folder_of(path);

@@ -361,8 +361,8 @@ TrainOptions parse_train_options(int argc, char** argv) {
     // CLI11 wants the last one first.
     app.parse(std::vector<std::string>(settings.arguments.rbegin(), settings.arguments.rend()));
     if (!raw.completion.empty()) throw EarlyExit{0, bash_completion(app)};
-    raw.started_again = settings.sources.contains("--resume") &&
-                        settings.sources["--resume"].find("BRIGADE_RESUME") != std::string::npos;
+    const auto resume = settings.sources.find("--resume");
+    raw.started_again = resume != settings.sources.end() && resume->second == "BRIGADE_RESUME";
     finish(raw, app);
     if (raw.print_config) throw EarlyExit{0, config_text(app, settings)};
   } catch (const CLI::CallForHelp&) {
